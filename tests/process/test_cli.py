@@ -233,7 +233,29 @@ def test_settings_that_cannot_be_read_are_named_with_line_and_column(wieldy, pro
 def test_the_doctor_looks_at_everything(wieldy):
     findings = json.loads(wieldy("doctor", "--json").stdout)
     assert {"python", "ripgrep", "git", "bash", "settings", "hooks", "sandbox"} <= {row["what"] for row in findings}
+    assert {"model", "keys", "browser", "web"} <= {row["what"] for row in findings}
     assert not [row for row in findings if row["state"] == "broken"]
+
+
+def test_the_doctor_names_the_model_and_why_without_showing_a_key(wieldy):
+    none = {row["what"]: row for row in json.loads(wieldy("doctor", "--json").stdout)}
+    assert none["model"]["state"] == "missing"
+    assert "wieldy demo" in none["model"]["fix"]
+    env = {"ANTHROPIC_API_KEY": "sk-secret"}
+    rows = {row["what"]: row for row in json.loads(wieldy("doctor", "--json", env=env).stdout)}
+    assert rows["model"]["detail"] == "anthropic/claude-sonnet-5-5 (ANTHROPIC_API_KEY is set)"
+    shown = wieldy("doctor", env={**env, "WIELDY_MODEL": "gpt-5.5"})
+    assert "– model            no key for openai: set OPENAI_API_KEY" in shown.stdout
+    assert "✓ keys             ANTHROPIC_API_KEY" in shown.stdout
+    assert "sk-secret" not in shown.stdout + shown.stderr
+
+
+def test_the_doctor_has_no_tick_before_a_warning(wieldy, project):
+    (project / ".wieldy").mkdir()
+    (project / ".wieldy/settings.json").write_text('{"modle": 1, "hooks": {"PreToolUse": []}, "env": {"A": "1"}}')
+    for line in wieldy("doctor").stdout.splitlines():
+        if line.startswith("✓"):
+            assert not any(words in line for words in ("NOT", "missing", "cannot", "wait", "no such", "modle")), line
 
 
 def test_the_demo_runs_to_its_end_as_recorded(wieldy):

@@ -5,12 +5,10 @@ from __future__ import annotations
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Notice
 from wieldy.core.provider import Provider
+from wieldy.providers.model_names import MODEL_ALIASES, DefaultModel, configured_name, default_model
 from wieldy.providers.registry import pick
 from wieldy.subagents.definitions import AgentDefinition
 from wieldy.toolbox import Toolbox
-
-# What Claude Code's agent files call the models of a family.
-MODEL_ALIASES = {"haiku": "claude-haiku-5-5", "opus": "claude-opus-5-5", "sonnet": "claude-sonnet-5-5"}
 
 
 class SessionModels:
@@ -83,7 +81,15 @@ class SessionModels:
         url = self._base_url or settings.get("baseUrl")
         if self._option is not None and not isinstance(self._option, str):
             return None, url
-        return self._option or env.get("WIELDY_MODEL") or settings.get("model"), url
+        return configured_name(self._option or env.get("WIELDY_MODEL") or settings.get("model"), url, env), url
+
+    @property
+    def default(self) -> DefaultModel | None:
+        """The default model, where nobody named one and a key in the environment chose it."""
+        settings, env = self._box.settings, self._box.workspace.env
+        if self._option or env.get("WIELDY_MODEL") or settings.get("model") or self.name_and_url()[1]:
+            return None
+        return default_model(env)
 
     async def aclose(self) -> None:
         """Close connections."""

@@ -29,6 +29,7 @@ from wieldy.workspace_services import HostServices
 
 if TYPE_CHECKING:
     from wieldy.hooks.config import Hook
+    from wieldy.providers.model_names import DefaultModel
 
 
 class Session:
@@ -136,6 +137,11 @@ class Session:
     def provider(self) -> Provider:
         """The model in use. Raises `SessionError` where none can be had."""
         return self._models.main
+
+    @property
+    def default_model(self) -> DefaultModel | None:
+        """The model in use, where nobody named one and a key in the environment chose it."""
+        return self._models.default
 
     @property
     def model_name(self) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -17,6 +18,7 @@ from msgspec import Struct, structs
 from wieldy.cli import describe_error
 from wieldy.cli.arguments import add_root, command_parser
 from wieldy.console import write, write_json
+from wieldy.core.errors import SessionError
 from wieldy.core.state_dirs import config_home, state_home
 from wieldy.toolbox import Toolbox
 
@@ -25,14 +27,19 @@ if TYPE_CHECKING:
     from wieldy.mcp.client.manager import ManagedServer
 
 SERVER_SECONDS = 15.0
+LOCAL_SECONDS = 1.0
+SHOWN_MODELS = 5
 SIGNS = {"ok": "✓", "missing": "–", "broken": "✗"}
+
+
+CheckState: TypeAlias = Literal["ok", "missing", "broken"]
 
 
 class CheckResult(Struct, frozen=True):
     """The result of a check: `ok`, `missing` (a feature is lost) or `broken` (wieldy cannot work)."""
 
     what: str
-    state: Literal["ok", "missing", "broken"]
+    state: CheckState
     detail: str
     fix: str = ""
 
@@ -121,8 +128,80 @@ def _check_sandbox(root: Path) -> list[CheckResult]:
     """Report what the sandbox can enforce here, found by trying."""
     from wieldy.shell.sandbox.sandbox import probe
 
-    lines = asyncio.run(probe(Toolbox(root, settings={}).workspace)).lines()
-    return [CheckResult("" if number else "sandbox", "ok", line) for number, line in enumerate(lines)]
+    report = asyncio.run(probe(Toolbox(root, settings={}).workspace))
+    first, *rest = report.lines()
+    if report.mechanism == "none":
+        return [CheckResult("sandbox", "missing", first.removeprefix("no sandbox: "), "install bubblewrap")]
+    state: CheckState = "ok" if report.is_complete else "missing"
+    fix = "" if report.is_complete else "install bubblewrap; it needs unprivileged user namespaces"
+    results = [CheckResult("sandbox", state, first.removeprefix("sandbox: "), fix)]
+    for line in rest:
+        held = line.strip().startswith("blocked")
+        results.append(CheckResult("", "ok" if held else "missing", line.strip()))
+    return results
+
+
+def _check_models(root: Path) -> list[CheckResult]:
+    """Report the model of a session here, the keys in the environment and the local servers that answer."""
+    from wieldy.providers.model_names import describe_choice
+    from wieldy.providers.registry import PRESETS, pick
+
+    box = Toolbox(root, load_settings=True)
+    env, settings = box.workspace.env, box.settings
+    name, reason = describe_choice(env, settings.get("model"), str(settings.origin("model") or "your settings"))
+    keys = sorted({preset.key for preset in PRESETS.values() if env.get(preset.key)})
+    servers = list(_local_servers(env))
+    try:
+        provider = pick(name, base_url=settings.get("baseUrl"), env=env)
+        asyncio.run(provider.aclose())
+        results = [CheckResult("model", "ok", f"{name} ({reason})")]
+    except SessionError as error:
+        fix = "set a key such as ANTHROPIC_API_KEY, or start a local server; `wieldy demo` needs neither"
+        results = [CheckResult("model", "missing", str(error), fix)]
+    results.append(CheckResult("keys", "ok" if keys else "missing", ", ".join(keys) or "none in the environment"))
+    if servers:
+        results.append(CheckResult("local models", "ok", "; ".join(servers)))
+    return results
+
+
+def _local_servers(env: Mapping[str, str]) -> Iterator[str]:
+    """Ask the usual local servers for their models."""
+    from urllib.request import urlopen
+
+    from wieldy.providers.registry import PRESETS
+
+    for name, preset in PRESETS.items():
+        url = env.get(f"{preset.key.removesuffix('_API_KEY')}_BASE_URL") or preset.url or ""
+        if not url.startswith(("http://localhost", "http://127.0.0.1")):
+            continue
+        try:
+            with urlopen(f"{url}/models", timeout=LOCAL_SECONDS) as answer:
+                models = [str(model["id"]) for model in json.load(answer)["data"]]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        more = f" and {len(models) - SHOWN_MODELS} more" if len(models) > SHOWN_MODELS else ""
+        yield f"{name} at {url}: {', '.join(models[:SHOWN_MODELS]) or 'no model'}{more} (--model {name}/NAME)"
+
+
+def _check_browser(root: Path) -> CheckResult:
+    from wieldy.browser.chromium import find_browser, missing_requirement
+
+    if problem := missing_requirement(os.environ):
+        detail, _, fix = problem.partition(": ")
+        return CheckResult("browser", "missing", f"{detail}; the Browser tools are not offered", fix)
+    return CheckResult("browser", "ok", f"{find_browser(os.environ)}")
+
+
+def _check_web(root: Path) -> list[CheckResult]:
+    fix = "pip install 'wieldy[web]'"
+    results = []
+    if find_spec("html_to_markdown") is None:
+        results.append(CheckResult("web", "missing", "html-to-markdown missing: WebFetch cannot read pages", fix))
+    service = Toolbox(root, load_settings=True).workspace.services.search_services.service()
+    if service is None:
+        results.append(CheckResult("web", "missing", "no search service: WebSearch needs a model that has one", fix))
+    summary = f"pages can be read, searches go to {service.name if service is not None else 'the provider'}"
+    return results or [CheckResult("web", "ok", summary)]
 
 
 def _check_settings(root: Path) -> list[CheckResult]:
@@ -132,7 +211,8 @@ def _check_settings(root: Path) -> list[CheckResult]:
         CheckResult("settings", "broken", str(error), "correct the file; until then nothing is allowed without asking")
         for error in settings.errors
     ]
-    results += [CheckResult("settings", "missing", str(warning)) for warning in settings.warnings]
+    warnings = [warning for warning in settings.warnings if "wait for your consent" not in str(warning)]
+    results += [CheckResult("settings", "missing", str(warning)) for warning in warnings]
     if settings.pending:
         detail = f"{len(settings.pending)} setting(s) wait for your consent"
         results.append(CheckResult("trust", "missing", detail, "wieldy permissions trust"))
@@ -202,7 +282,10 @@ CHECKS: tuple[Check, ...] = (
     _check_bash,
     _check_shell_grammar,
     _check_sandbox,
+    _check_models,
     _check_documents,
+    _check_web,
+    _check_browser,
     _check_settings,
     _check_hooks,
     _check_mcp_servers,

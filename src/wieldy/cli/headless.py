@@ -314,6 +314,8 @@ def _report_problems(session: Session) -> None:
     settings = session.box.settings
     for problem in (*settings.errors, *settings.warnings, *session.box.hook_problems):
         print_error(problem)
+    if (default := session.default_model) is not None:
+        print_error(f"the model is {default.name}, because {default.variable} is set; --model names another")
 
 
 async def _converse(

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from wieldy.core.errors import SessionError
 from wieldy.core.provider import Provider
+from wieldy.providers.model_names import configured_name
 
 if TYPE_CHECKING:
     from wieldy.providers.endpoint import HttpModel
@@ -51,8 +52,8 @@ NO_MODEL = (
 def pick(
     model: str | None, *, base_url: str | None, env: Mapping[str, str], context_window: int | None = None
 ) -> Provider:
-    """Make the provider of a model by its name, or by `WIELDY_MODEL`. Raises `SessionError`."""
-    name = model or env.get("WIELDY_MODEL")
+    """Make the provider of a model by its name, by `WIELDY_MODEL`, or by the key in the environment. Raises `SessionError`."""
+    name = configured_name(model or env.get("WIELDY_MODEL"), base_url, env)
     if not name:
         raise SessionError(NO_MODEL)
     if name.startswith("script:"):

@@ -206,7 +206,8 @@ async def test_an_address_that_is_none_is_said():
     ("model", "says"),
     [
         (None, "no model is set"),
-        ("gpt-5", "names no provider"),
+        ("gpt-5", "no key for openai"),
+        ("mine", "names no provider"),
         ("nobody/x", "names no provider"),
         ("anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
         ("openai/", "names no model"),

@@ -12,13 +12,14 @@ import pytest
 from tests.unit.subagents.conftest import told
 
 from wieldy import Script, Session, Toolbox
-from wieldy.agent.models import MODEL_ALIASES, SubagentModels
+from wieldy.agent.models import SubagentModels
 from wieldy.console import render
 from wieldy.core.errors import SessionError
 from wieldy.core.events import AgentEvent, Event, ModelAnswered, Notice, ToolFailed, ToolStarted, ToolSucceeded
 from wieldy.core.outcome import Done, Refused, Text, ToolResult
 from wieldy.core.provider import Usage
 from wieldy.headless.stream_json import StreamJsonWriter
+from wieldy.providers.model_names import MODEL_ALIASES
 from wieldy.subagents.definitions import AgentDefinition
 from wieldy.terminal.view import View
 from wieldy.testing import record
