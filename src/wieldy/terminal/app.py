@@ -275,6 +275,8 @@ class InlineSession:
         rest = len(question) + len(queue) + len(box_rows) + len(below) + 1
         running = self._view.live_rows(columns, time.time(), max(most - rest, 1)) if most - rest > 0 else []
         running = fit_narrow(running, max(most - rest, 1))
+        if running and running[0] and self._view.needs_gap:
+            running = [(), *running]
         above: list[Row] = [*running, *queue]
         gap: list[Row] = [()]
         if inquiry is not None and box_rows:
@@ -370,10 +372,10 @@ class InlineSession:
         )
         app.ttimeoutlen = app.timeoutlen = ESCAPE_SECONDS
         app.renderer = FrameRenderer(self._output, self._screen, self._draw)
-        app.key_processor.before_key_press += self._on_key
+        app.key_processor.after_key_press += self._after_key
         return app
 
-    def _on_key(self, sender: object) -> None:
+    def _after_key(self, sender: object) -> None:
         now = time.monotonic()
         if self._inquiries and not self._question_has_keys():
             self._inquiries[0].on_key_elsewhere(now)

@@ -116,7 +116,7 @@ def starts_group(block: Block, previous: Block | None) -> bool:
         return False
     if isinstance(block, AnswerBlock) and isinstance(previous, AnswerBlock):
         return block.piece.kind == "block" and not block.piece.gap  # the first piece of another answer
-    if isinstance(block, PromptBlock | AnswerBlock):
+    if isinstance(block, PromptBlock | AnswerBlock) or isinstance(previous, PromptBlock | AnswerBlock):
         return True
     return type(block) is not type(previous) and not isinstance(block, LineBlock | SpansBlock | TaskListBlock)
 

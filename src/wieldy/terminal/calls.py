@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from wieldy.core.decision import Answer, Decision
+from wieldy.core.decision import Answer
 from wieldy.core.outcome import Image, Interrupted, Refused, ToolResult
 from wieldy.core.tool import Tool
 from wieldy.core.tool_decorator import FunctionTool
@@ -186,7 +186,7 @@ class CallFormatter:
             return "interrupted", *_first_lines(outcome.partial), ()
         if result.is_error:
             note = _exit_note(result)
-            return note, *_first_lines(self.shorten_paths(_output_text(result) if note else result.text)), ()
+            return note, *_first_lines(self.shorten_paths(_output_text(result) if note else result.person_text)), ()
         hunks = _hunks(result)
         if hunks:
             return _count_changes(hunks), (), 0, hunks
@@ -201,17 +201,17 @@ class CallFormatter:
                 names = ", ".join(self.relative(str(path)) for path in changed[:3])
                 note = to_line(f"changed {names}" + (f" and {len(changed) - 3} more" if len(changed) > 3 else ""), 200)
             return note, *_first_lines(text, MAX_RESULT_LINES if not call.by_person else 200), ()
-        text = tool.show_result(result) if tool is not None and not call.by_person else result.text
+        text = tool.show_result(result) if tool is not None and not call.by_person else result.person_text
         return _image_note(result), *_first_lines(self.shorten_paths(text)), ()
 
     def refusal_lines(self, call: Call, outcome: Refused) -> tuple[str, ...]:
-        """Why a call was refused, for a person: the decision, or the first sentence of what the model is told."""
+        """Why a call was refused, for a person."""
         if call.answer is not None and not call.answer.allowed:
             return (f"you said no: {to_line(call.answer.words)}" if call.answer.words else "you said no",)
-        if isinstance(outcome.data, Decision):
-            return (to_line(self.shorten_paths(outcome.data.why)),)
-        sentence = re.split(r"(?<=[.!?])\s", outcome.advice.strip(), maxsplit=1)[0]
-        return (to_line(self.shorten_paths(sentence)),)
+        tool, why = self._find(call.name), call.result.person_text if call.result else outcome.person
+        if tool is not None and call.input is not None and type(tool).show_rejection is not Tool.show_rejection:
+            why = tool.show_rejection(call.input, why)
+        return _first_lines(self.shorten_paths(why))[0]
 
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:

@@ -32,6 +32,21 @@ def diff_rows(hunks: Sequence[Mapping[str, Any]], width: int, *, limit: int | No
     return rows
 
 
+def change_rows(old: str, new: str) -> Iterator[Row]:
+    """Lay out a replacement of one text by another, without line numbers."""
+    before, after = old.split("\n"), new.split("\n")
+    if not before[-1] and not after[-1]:
+        before.pop()
+        after.pop()
+    for tag, old_start, old_end, new_start, new_end in SequenceMatcher(None, before, after).get_opcodes():
+        if tag == "equal":
+            yield from ((TextSpan(f"  {make_printable(line)}", "dim"),) for line in before[old_start:old_end])
+            continue
+        marked = mark_changed_words(before[old_start:old_end], after[new_start:new_end])
+        yield from ((TextSpan("- ", "red"), *spans) for spans in marked[0])
+        yield from ((TextSpan("+ ", "green"), *spans) for spans in marked[1])
+
+
 def _last_line(hunk: Mapping[str, Any]) -> int:
     return int(max(hunk["oldStart"] + hunk["oldLines"], hunk["newStart"] + hunk["newLines"]))
 

@@ -20,7 +20,7 @@ from wieldy.terminal.text import Row, TextSpan, clip_row, display_width, graphem
 MAX_PASTED_LINES = 20
 MAX_PASTED_CHARS = 4_000
 MAX_MENU_ROWS = 6
-BURST_KEYS = 3  # as many keys in one read come from no person
+BURST_KEYS = 8  # as many keys in one read come from no person
 
 # Shift-Enter and Ctrl-Enter as terminals report them (kitty's protocol, xterm's modifyOtherKeys): the same as Alt-Enter.
 for _sequence in ("\x1b[13;2u", "\x1b[27;2;13~", "\x1b[13;5u", "\x1b[27;5;13~"):

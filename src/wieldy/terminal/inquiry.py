@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Answer, GrantScope, Question
-from wieldy.core.invisible_text import escape_invisible
+from wieldy.core.invisible_text import escape_invisible, escape_to_line
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.terminal.calls import CallFormatter
+from wieldy.terminal.diff_view import change_rows
 from wieldy.terminal.text import Row, TextSpan, clip_row, to_line, wrap_spans
 
+BAR = "│ "
 GUARD_SECONDS = 0.5
 MAX_FIELD_CHARS = 20_000
 SCOPES: tuple[tuple[GrantScope, str], ...] = (
@@ -51,6 +53,7 @@ class Inquiry:
         self.several = several
         self.selected = 0
         self.scope = 1
+        self.scopes = SCOPES
         self.marked: set[int] = set()
         self.scroll = 0
         self.entering_words = False
@@ -96,7 +99,7 @@ class Inquiry:
 
     def change_scope(self, distance: int) -> None:
         if self.choices[self.selected].has_scope:
-            self.scope = (self.scope + distance) % len(SCOPES)
+            self.scope = (self.scope + distance) % len(self.scopes)
 
     def toggle(self) -> None:
         if self.several and not self.choices[self.selected].wants_words:
@@ -141,7 +144,7 @@ class Inquiry:
         )
         answers = self._choice_rows(room, focused=focused)
         hint = self._hint(focused=focused, draft=draft)
-        body = [row for line in self.body for row in wrap_spans(line, room, first=(TextSpan("  "),))]
+        body = [row for line in self.body for row in _body_rows(line, room)]
         space = max(most - len(head) - len(answers) - 3, 1)
         self._body_rows, self._shown_rows = len(body), min(len(body), space)
         if len(body) > space:
@@ -166,7 +169,7 @@ class Inquiry:
             if choice.rule:
                 spans += [TextSpan(" "), TextSpan(choice.rule, "cyan")]
             if choice.has_scope:
-                spans.append(TextSpan(f"  {SCOPES[self.scope][1]}", "dim"))
+                spans.append(TextSpan(f"  {self.scopes[self.scope][1]}", "dim"))
                 spans += [TextSpan(" ◂ ▸", "dim")] if current and focused else []
             rows += wrap_spans(spans, width, first=(pointer,), rest=(TextSpan("     "),))
         return rows
@@ -180,60 +183,105 @@ class Inquiry:
         return f"{several}↑↓ or a number · Enter · Esc says no and stops"
 
 
+def _body_rows(line: Sequence[TextSpan], width: int) -> list[Row]:
+    """Wrap a line of the body; its bar stands before each row."""
+    indent = TextSpan("  ")
+    if line and line[0].text == BAR:
+        return wrap_spans(line[1:], width, first=(indent, line[0]))
+    return wrap_spans(line, width, first=(indent,))
+
+
 def permission_inquiry(question: Question, formatter: CallFormatter) -> Inquiry:
-    """The question whether a call may run."""
+    """The question whether a call may run: all that it will do, why it is asked, and the rule that would allow it."""
     plan, decision = question.plan, question.decision
-    who = f"The {to_line(question.agent, 60)} subagent" if question.agent else "The model"
-    if plan.tool.name == "ExitPlan":
-        title = f"{who} wants to leave plan mode and start on this plan"
-    else:
-        title = f"{who} wants to use {formatter.label(plan.tool.name)}"
-    reasons = [
-        f"{escape_invisible(reason.part)}: {formatter.shorten_paths(escape_invisible(reason.text))}"
-        if reason.part
-        else formatter.shorten_paths(escape_invisible(reason.text))
-        for reason in decision.reasons
-        if reason.behavior == decision.behavior
-    ]
-    body = [*call_body(plan, [r.part for r in decision.reasons if r.part and r.behavior != "allow"], formatter)]
-    if reasons:
-        body.append([])
-        body += [[TextSpan(reason, "yellow")] for reason in reasons[:6]]
-    rule = ", ".join(decision.suggestions)
-    remember = Choice("Yes, and don't ask again for", "always", rule=escape_invisible(rule), has_scope=True)
+    title = _permission_title(plan, formatter)
+    if question.agent:
+        title = f"The {to_line(question.agent, 60)} subagent asks: {title}"
+    asked = [reason for reason in decision.reasons if reason.behavior == decision.behavior]
+    body = call_body(plan, [reason.part for reason in asked if reason.part], formatter)
+    for reason in asked[:6]:
+        part = f"{to_line(escape_invisible(reason.part), 200)}: " if reason.part and len(asked) > 1 else ""
+        text = formatter.shorten_paths(escape_to_line(reason.text))
+        where = f" ({formatter.shorten_paths(escape_to_line(str(reason.file)))})" if reason.file else ""
+        body.append([TextSpan(f"{part}{text}{where}", "yellow")])
+    rule = ", ".join(map(escape_to_line, decision.suggestions))
+    remember = Choice("Yes, and don't ask again for", "always", rule=rule, has_scope=True)
     choices = [
         Choice("Yes", "yes"),
         *([remember] if rule else []),
         Choice("No", "no"),
         Choice("No, and say what to do instead", "no", wants_words=True),
     ]
-    return Inquiry(title, body, choices)
+    inquiry = Inquiry(title, body, choices)
+    if any("(/" in suggestion for suggestion in decision.suggestions):
+        inquiry.scopes = SCOPES[:2]  # a path of this project means nothing elsewhere
+    return inquiry
+
+
+def _permission_title(plan: PlannedCall, formatter: CallFormatter) -> str:
+    name = plan.tool.name
+    path = next((str(plan.input[key]) for key in ("file_path", "notebook_path") if key in plan.input), "")
+    shown = to_line(escape_invisible(formatter.relative(path)), 200)
+    match name:
+        case "Bash":
+            return (
+                "Run this command?"
+                if not plan.input.get("run_in_background")
+                else "Run this command in the background?"
+            )
+        case "Edit" | "MultiEdit" | "NotebookEdit" if path:
+            return f"Change {shown}?"
+        case "Write" if path:
+            return f"Write {shown}?"
+        case "ExitPlan":
+            return "Start on this plan?"
+    return f"Use {formatter.label(name)}?"
 
 
 def call_body(plan: PlannedCall, uncovered: Sequence[str], formatter: CallFormatter) -> list[list[TextSpan]]:
-    """Everything a call will do, in full; the parts that no rule covers are marked."""
+    """Everything a call will do, in full; the parts of a command that no rule covers are marked.
+
+    Each line has a bar before it, so that none can pass for a line of the question.
+    """
     body: list[list[TextSpan]] = []
+    edits = _edits(plan.input)
+    for old, new in edits:
+        body += [list(row) for row in change_rows(escape_invisible(old), escape_invisible(new))]
     for name, value in plan.input.items():
-        if isinstance(value, bool | int | float | None):
-            if name not in ("timeout",):
-                body.append([TextSpan(f"{name}: ", "dim"), TextSpan(str(value))])
+        if edits and name in ("old_string", "new_string", "edits") or name in ("file_path", "description"):  # noqa: RUF021
             continue
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1, default=str)
-        if name in ("file_path", "path", "notebook_path"):
-            text = formatter.relative(text)
-        hidden = len(text) - MAX_FIELD_CHARS if name != "command" else 0
-        shown = escape_invisible(text if hidden <= 0 else text[:MAX_FIELD_CHARS])
-        lines = shown.expandtabs(4).split("\n")
-        if name == "command":
-            body += mark_parts(lines, uncovered)
-        elif len(lines) == 1 and len(lines[0]) < 200:
-            body.append([TextSpan(f"{name}: ", "dim"), TextSpan(lines[0])])
-        else:
-            body.append([TextSpan(f"{name}:", "dim")])
-            body += [[TextSpan(f"  {line}")] for line in lines]
-        if hidden > 0:
-            body.append([TextSpan(f"… {hidden:,} more characters", "yellow")])
-    return body
+        body += _field_lines(name, value, uncovered, formatter)
+    return [[TextSpan(BAR, "dim"), *line] for line in body]
+
+
+def _edits(input: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The replacements of an edit, where the input has that form."""
+    edits = input.get("edits", [input])
+    if not isinstance(edits, list):
+        return []
+    pairs = [(edit.get("old_string"), edit.get("new_string")) for edit in edits if isinstance(edit, Mapping)]
+    is_edit = pairs and len(pairs) == len(edits) and all(isinstance(text, str) for pair in pairs for text in pair)
+    return [(str(old), str(new)) for old, new in pairs] if is_edit else []
+
+
+def _field_lines(name: str, value: Any, uncovered: Sequence[str], formatter: CallFormatter) -> list[list[TextSpan]]:
+    label = to_line(escape_invisible(name), 80)
+    if isinstance(value, bool | int | float | None):
+        return [[TextSpan(f"{label}: ", "dim"), TextSpan(str(value))]]
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1, default=str)
+    if name == "path":
+        text = formatter.relative(text)
+    hidden = len(text) - MAX_FIELD_CHARS if name != "command" else 0  # a command is shown to its last character
+    lines = escape_invisible(text if hidden <= 0 else text[:MAX_FIELD_CHARS]).expandtabs(4).split("\n")
+    if name == "command":
+        shown = mark_parts(lines, uncovered)
+    elif name in ("plan", "content"):
+        shown = [[TextSpan(line)] for line in lines]
+    elif len(lines) == 1:
+        shown = [[TextSpan(f"{label}: ", "dim"), TextSpan(lines[0])]]
+    else:
+        shown = [[TextSpan(f"{label}:", "dim")], *([TextSpan(f"  {line}")] for line in lines)]
+    return [*shown, [TextSpan(f"… {hidden:,} more characters", "yellow")]] if hidden > 0 else shown
 
 
 def mark_parts(lines: Sequence[str], parts: Sequence[str]) -> list[list[TextSpan]]:
@@ -269,7 +317,7 @@ def permission_answer(inquiry: Inquiry, question: Question, reply: tuple[Choice,
     if reply is None or reply[0].value == "no":
         return Answer(False, "" if reply is None else reply[1].strip())
     if reply[0].value == "always":
-        return Answer(True, remember=question.decision.suggestions, scope=SCOPES[inquiry.scope][0])
+        return Answer(True, remember=question.decision.suggestions, scope=inquiry.scopes[inquiry.scope][0])
     return Answer(True)
 
 

@@ -167,7 +167,7 @@ class _Wrapping:
     def add(self, word: str, style: str) -> None:
         if word.isspace():
             self._place_word()
-            self._blank = TextSpan(word, style)
+            self._blank = TextSpan((self._blank.text if self._blank else "") + word, style)
         else:
             self._word.append(TextSpan(word, style))
 

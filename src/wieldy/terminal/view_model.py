@@ -207,6 +207,7 @@ class ViewModel:
             case ToolProgress():
                 call.progress = event.text
             case ToolEnded():
+                call.input = call.input if event.input is None else event.input
                 self._end_call(call, event)
 
     def _end_call(self, call: Call, event: ToolEnded) -> None:
@@ -289,6 +290,14 @@ class ViewModel:
             self.blocks.append(LineBlock(f"worked for {format_seconds(event.seconds)}", "dim"))
 
     # The live state
+
+    @property
+    def needs_gap(self) -> bool:
+        """Whether a blank row separates the live rows from the last finished block."""
+        last = self.blocks[-1] if self.blocks else None
+        if self._markdown.tail is not None:
+            return last is not None and not isinstance(last, AnswerBlock)
+        return isinstance(last, PromptBlock | AnswerBlock)
 
     def live_rows(self, width: int, now: float, most: int) -> list[Row]:
         """Lay out what is going on in at most `most` rows."""

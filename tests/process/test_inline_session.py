@@ -1,0 +1,286 @@
+"""The inline session on a real pseudo-terminal, seen through a terminal emulator."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.process.inline_terminal import InlineTerminal
+
+Opener = Callable[..., InlineTerminal]
+TOUCH = {"call": "Bash", "input": {"command": "touch made"}}
+
+
+@pytest.fixture
+def inline(project: Path, environment: dict[str, str], tmp_path: Path) -> Iterator[Opener]:
+    opened: list[InlineTerminal] = []
+
+    def start(
+        *argv: str,
+        turns: list[object] | None = None,
+        script: dict[str, object] | None = None,
+        columns: int = 80,
+        lines: int = 24,
+        env: dict[str, str] | None = None,
+    ) -> InlineTerminal:
+        (tmp_path / "script.json").write_text(json.dumps({"turns": turns or [], **(script or {})}))
+        argv = ("--model", f"script:{tmp_path / 'script.json'}", *argv)
+        terminal = InlineTerminal(list(argv), project, {**environment, **(env or {})}, columns, lines)
+        opened.append(terminal)
+        terminal.wait_for("· script.json")
+        return terminal
+
+    yield start
+    for terminal in opened:
+        terminal.close()
+
+
+def test_an_answer_streams_in_and_stays_as_ordinary_text(inline: Opener) -> None:
+    terminal = inline(turns=[[{"text": "# Title\n\nSome **bold** text.\n\n```\ncode  here\n```\n\n- one\n- two\n"}]])
+    terminal.send("hello")
+    terminal.wait_for("• two")
+    terminal.wait_until_gone("Esc stops")
+    rows = terminal.rows()
+    start = rows.index("› hello")
+    assert rows[start : start + 11] == [
+        "› hello",
+        "",
+        "Title",
+        "",
+        "Some bold text.",
+        "",
+        "code  here",
+        "",
+        "• one",
+        "• two",
+        "",
+    ]
+    assert rows[start + 11].startswith("› ")
+    assert rows[-1] == "  default · script.json"
+
+
+def test_it_never_takes_the_screen_the_scrollback_or_the_mouse(inline: Opener) -> None:
+    terminal = inline(turns=[[{"text": "line\n\n" * 60 + "Over."}]])
+    terminal.send("go")
+    terminal.wait_for("Over.")
+    terminal.press("\x04")
+    assert terminal.wait_for_exit() == 0
+    for forbidden in (b"\x1b[2J", b"\x1b[3J", b"\x1b[J", b"\x1bc", b"1049", b"?1000", b"?1002", b"?1003", b"\x1b[6n"):
+        assert forbidden not in terminal.output
+    assert terminal.history().count("line") == 60
+
+
+@pytest.mark.parametrize("keys", ["y\r", "1\r", "\r", "\r\r", "1", "yes\r"])
+def test_keys_typed_ahead_of_a_question_do_not_answer_it(inline: Opener, project: Path, keys: str) -> None:
+    terminal = inline(turns=[[{"pause": 1.0}, TOUCH], [{"text": "Over."}], [{"text": "Next."}]])
+    terminal.send("make it")
+    terminal.wait_for("Esc stops")
+    terminal.press(keys)
+    terminal.wait_for("Run this command?")
+    terminal.press(keys)
+    terminal.read(1.0)
+    assert not (project / "made").exists()
+    assert any("Run this command?" in row for row in terminal.rows())
+
+
+def test_a_draft_is_kept_while_a_question_waits_for_tab(inline: Opener, project: Path) -> None:
+    terminal = inline(turns=[[{"pause": 0.5}, TOUCH], [{"text": "Over."}]])
+    terminal.send("make it")
+    terminal.type("my draft 1")
+    terminal.wait_for("Run this command?")
+    terminal.wait_for("Tab to answer")
+    terminal.type("1")
+    terminal.read(0.7)
+    assert not (project / "made").exists()
+    terminal.answer("\t")
+    terminal.answer("1")
+    terminal.wait_for("Over.")
+    assert (project / "made").exists()
+    assert any(row.startswith("› my draft 11") for row in terminal.rows())
+
+
+def test_a_question_is_answered_by_number_and_the_rule_is_saved_where_chosen(inline: Opener, project: Path) -> None:
+    terminal = inline(turns=[[TOUCH], [{"text": "Over."}]])
+    terminal.send("make it")
+    terminal.wait_for("Run this command?")
+    terminal.answer("\x1b[B")
+    terminal.wait_for("in this project ◂ ▸")
+    terminal.press("\x1b[D")
+    terminal.wait_for("for this session")
+    terminal.press("\r")
+    terminal.wait_for("Over.")
+    assert (project / "made").exists()
+    assert not (project / ".wieldy").exists()
+
+
+def test_a_no_with_words_goes_to_the_model_and_the_draft_comes_back(inline: Opener, project: Path) -> None:
+    terminal = inline(turns=[[{"pause": 0.4}, TOUCH], [{"text": "Over."}]])
+    terminal.send("make it")
+    terminal.type("draft")
+    terminal.wait_for("Tab to answer")
+    terminal.answer("\t")
+    terminal.press("4")
+    terminal.wait_for("Enter sends your words")
+    terminal.send("use the Write tool")
+    terminal.wait_for("you said no: use the Write tool")
+    terminal.wait_for("Over.")
+    assert not (project / "made").exists()
+    assert any(row.startswith("› draft") for row in terminal.rows())
+
+
+def test_a_question_that_is_left_stops_the_run(inline: Opener, project: Path) -> None:
+    terminal = inline(turns=[[TOUCH], [{"text": "Still here."}]])
+    terminal.send("make it")
+    terminal.wait_for("Run this command?")
+    terminal.answer("\x1b")
+    terminal.wait_for("■ interrupted")
+    assert not (project / "made").exists()
+    terminal.send("and now?")
+    terminal.wait_for("Still here.")
+
+
+def test_escape_stops_the_run_and_the_queue_waits_for_enter(inline: Opener) -> None:
+    terminal = inline(turns=[[{"call": "Bash", "input": {"command": "sleep 300"}}], [{"text": "Second."}]])
+    terminal.send("wait")
+    terminal.wait_for("● Bash sleep 300")
+    terminal.send("next message")
+    terminal.wait_for("queued next message")
+    terminal.press("\x1b")
+    terminal.wait_for("■ interrupted")
+    terminal.wait_for("Enter sends the queued message")
+    assert not any("Second." in row for row in terminal.rows())
+    terminal.press("\r")
+    terminal.wait_for("Second.")
+
+
+def test_a_queued_message_is_sent_after_the_run_and_can_be_taken_back(inline: Opener) -> None:
+    turns = [[{"text": "First."}, {"pause": 1.5}], [{"text": "Second."}]]
+    terminal = inline(turns=turns)
+    terminal.send("one")
+    terminal.wait_for("First.")
+    terminal.send("two")
+    terminal.send("three")
+    terminal.wait_for("queued three")
+    terminal.press("\x1b[A")
+    terminal.wait_until_gone("queued three")
+    assert any(row.startswith("› three") for row in terminal.rows())
+    terminal.wait_for("Second.")
+    assert "› two" in terminal.rows()
+
+
+def test_control_c_clears_a_draft_and_two_on_an_empty_box_leave(inline: Opener) -> None:
+    terminal = inline()
+    terminal.type("some draft")
+    terminal.wait_for("some draft")
+    terminal.press("\x03")
+    terminal.wait_until_gone("some draft")
+    assert terminal.process.poll() is None
+    terminal.press("\x03")
+    terminal.wait_for("Ctrl-C again to leave")
+    terminal.press("\x03")
+    assert terminal.wait_for_exit() == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_leaves_a_sane_terminal_and_a_session_to_resume(
+    inline: Opener, number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    terminal = inline(turns=[[{"text": "Noted."}], [{"text": "On and on. " * 200}]], script={"chunk": 3, "delay": 0.02})
+    terminal.send("remember")
+    terminal.wait_for("Noted.")
+    terminal.wait_until_gone("Esc stops")
+    terminal.send("more")
+    terminal.wait_for("On and on.")
+    terminal.signal(number)
+    assert terminal.wait_for_exit() == code
+    assert terminal.modes() == terminal.modes_before
+    assert terminal.output.rstrip().rfind(b"\x1b[?2004l") > terminal.output.rfind(b"\x1b[?2004h")
+    assert terminal.output.rfind(b"\x1b[?25h") > terminal.output.rfind(b"\x1b[?25l")
+    assert list((tmp_path / "state").glob("sessions/*/transcript.jsonl"))
+
+
+def test_a_long_paste_is_folded_and_sent_whole(inline: Opener, tmp_path: Path) -> None:
+    terminal = inline(turns=[[{"text": "Read."}]])
+    text = "\n".join(f"line {number}" for number in range(5000))
+    terminal.press(f"\x1b[200~{text}\x1b[201~")
+    terminal.wait_for("[Pasted 5000 lines]")
+    terminal.send(" look")
+    terminal.wait_for("Read.")
+    terminal.press("\x04")
+    terminal.wait_for_exit()
+    [transcript] = (tmp_path / "state").glob("sessions/*/transcript.jsonl")
+    assert "line 4999 look" in transcript.read_text()
+
+
+def test_a_burst_with_line_breaks_is_a_paste(inline: Opener) -> None:
+    terminal = inline(turns=[[{"text": "Read."}]])
+    terminal.press("first line\rsecond line\r")
+    terminal.wait_for("second line")
+    terminal.read(0.5)
+    rows = terminal.rows()
+    assert any(row == "› first line" for row in rows)
+    assert any(row == "  second line" for row in rows)
+    assert not any("Read." in row for row in rows)
+
+
+@pytest.mark.parametrize("key", ["\n", "\x1b\r", "\\\r", "\x1b[13;2u", "\x1b[27;2;13~"])
+def test_several_lines_can_be_typed(inline: Opener, key: str) -> None:
+    terminal = inline()
+    terminal.type("above")
+    if key.startswith("\\"):
+        terminal.type(key)
+    else:
+        terminal.press(key)
+    terminal.read(0.2)
+    terminal.type("below")
+    terminal.wait_for("below")
+    rows = terminal.rows()
+    assert "› above" in rows
+    assert "  below" in rows
+
+
+def test_the_cursor_stands_at_the_caret_with_wide_characters(inline: Opener) -> None:
+    terminal = inline()
+    terminal.type("日本語")
+    terminal.read(0.3)
+    assert terminal.screen.cursor.x == 2 + 6
+    terminal.press("\x1b[D")
+    terminal.read(0.3)
+    assert terminal.screen.cursor.x == 2 + 4
+
+
+HOSTILE = [
+    "\x1b]0;title\x07",
+    "\x1b[2J",
+    "\x1b[31m red",
+    "\x1bc",
+    "\x9b2J",
+    "\x1b[?1049h",
+    "\x1b]52;c;aGk=\x07",
+    "\r overwritten",
+    "\x08\x08\x08",
+    "\u202e reversed",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_a_model_or_a_tool_prints_commands_the_terminal(inline: Opener, project: Path, text: str) -> None:
+    (project / "hostile.txt").write_text(f"before {text} after\n")
+    turns = [
+        [
+            {"text": f"Model: {text} end.\n\n```\n{text}\n```\n"},
+            {"call": "Bash", "input": {"command": "cat hostile.txt"}},
+        ],
+        [{"call": f"No{text}Tool", "input": {"file_path": text}}],
+        [{"text": "Over."}],
+    ]
+    terminal = inline(turns=turns)
+    terminal.send("go")
+    terminal.wait_for("Over.")
+    terminal.wait_until_gone("Esc stops")
+    assert text.encode() not in terminal.output
+    assert b"\x1b]" not in terminal.output
+    assert terminal.rows()[-1] == "  default · script.json"
