@@ -12,6 +12,7 @@ import pytest
 from tests.unit.shell.policy.rule_matching import analysis_of
 
 from wieldy import Toolbox
+from wieldy.core.errors import ToolFailure
 from wieldy.permissions.advisers import git_status
 from wieldy.shell.policy.analysis import analyze
 from wieldy.shell.running.neutral_git import neutral_git_environment
@@ -221,3 +222,69 @@ def test_without_a_folder_nothing_is_started() -> None:
     count = int(environment["GIT_CONFIG_COUNT"])
     assert {f"GIT_CONFIG_KEY_{index}" for index in range(count)} <= set(environment)
     assert environment["GIT_OPTIONAL_LOCKS"] == "0"
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    """A repository with one commit, and a secret beside it."""
+    repository = tmp_path / "plain"
+    repository.mkdir()
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "note.txt").write_text("a secret\n")
+    (repository / "note.txt").write_text("a note\n")
+    git(repository, "git init -q", {})
+    git(repository, "git add .", {})
+    git(repository, "git -c user.name=n -c user.email=e commit -qm first", {})
+    return repository
+
+
+@pytest.mark.parametrize("place", ["secret", "."])
+def test_a_work_tree_elsewhere_is_not_read(plain: Path, place: str) -> None:
+    git(plain, f"git config core.worktree {plain.parent / place}", {})
+    assert git(plain, "git diff", {}).stdout, "the trap does not work"
+    with pytest.raises(ToolFailure, match="--work-tree="):
+        neutral_git_environment(str(plain), surrounding=os.environ)
+
+
+def test_the_objects_of_a_foreign_repository_are_not_read(plain: Path, tmp_path: Path) -> None:
+    (other := tmp_path / "other").mkdir()
+    (other / ".git").write_text(f"gitdir: {plain}/.git\n")
+    with pytest.raises(ToolFailure, match="--git-dir="):
+        neutral_git_environment(str(other), surrounding=os.environ)
+    (linked := tmp_path / "linked").mkdir()
+    (linked / ".git").symlink_to(plain / ".git")
+    with pytest.raises(ToolFailure, match="--git-dir="):
+        neutral_git_environment(str(linked), surrounding=os.environ)
+
+
+def test_settings_included_from_elsewhere_are_not_printed(plain: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret" / "pypirc").write_text("[pypi]\npassword = hunter2\n")
+    (plain / "own").write_text("[alias]\nx = status\n")
+    git(plain, "git config include.path ../own", {})
+    neutral_git_environment(str(plain), surrounding=os.environ)
+    (plain / "own").write_text(f"[include]\npath = {tmp_path}/secret/pypirc\n")
+    assert "hunter2" in git(plain, "git config -l", {}).stdout, "the trap does not work"
+    with pytest.raises(ToolFailure, match="not part of the repository"):
+        neutral_git_environment(str(plain), surrounding=os.environ)
+
+
+def test_linked_work_trees_submodules_and_subfolders_are_read_as_ever(plain: Path, tmp_path: Path) -> None:
+    git(plain, f"git worktree add -q {tmp_path}/linked", {})
+    git(plain, f"git -c protocol.file.allow=always submodule add -q {plain} part", {})
+    (plain / "folder").mkdir()
+    for folder in (plain, plain / "folder", tmp_path / "linked", plain / "part"):
+        assert (folder / "note.txt").exists() or folder.name == "folder"
+        assert neutral_git_environment(str(folder), surrounding=os.environ)["GIT_CONFIG_COUNT"]
+
+
+@pytest.mark.asyncio
+async def test_bash_says_how_to_go_on_where_git_would_read_elsewhere(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+    git(plain, f"git config core.worktree {tmp_path}/secret", {})
+    async with Toolbox(plain, settings={}) as box:
+        for command in ("git diff", "git grep --untracked secret", "git status -s; git ls-files -o"):
+            result = await box.call("Bash", command=command)
+            assert result.is_error and "a secret" not in result.text
+            assert "write `git --work-tree=" in result.text

@@ -31,6 +31,7 @@ from wieldy.diagnostics.checkers import (
     new_diagnostics,
     run_program,
 )
+from wieldy.shell.running.launch import scrub_secrets
 
 T = TypeVar("T")
 
@@ -92,7 +93,9 @@ class Diagnostics:
     async def _find_new(self, path: str, before: bytes, after: bytes) -> list[Diagnostic]:
         workspace = self._workspace
         cache = str(workspace.session_dir / "checkers")
-        return await EditedFile(path, before, after, workspace.root, cache, workspace.env).new_diagnostics(self.seconds)
+        # Checkers run plugins that the project names: like commands, they get no secrets.
+        env, _ = scrub_secrets(workspace.env, workspace.setting("bash.keepEnv"))
+        return await EditedFile(path, before, after, workspace.root, cache, env).new_diagnostics(self.seconds)
 
     def _edited_path(self, plan: PlannedCall) -> str | None:
         """The file that a call edits, if there are checkers for it."""

@@ -101,3 +101,17 @@ async def test_an_interruption_does_not_wait_for_a_checker(root: Path, monkeypat
         (result,) = await asyncio.wait_for(writing, 30)
     assert not result.is_error
     assert (root / "a.py").read_text() == "x = y\n"
+
+
+async def test_a_checker_gets_no_secrets_of_the_environment(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = root.parent / "bin" / "ruff"
+    program.unlink()
+    program.write_text(f"#!/bin/sh\nexport > {root}/seen\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("SOME_API_TOKEN", "hunter2")
+    monkeypatch.setenv("SOME_PLACE", "here")
+    async with box(root) as toolbox:
+        await toolbox.call("Write", file_path="a.py", content="x = y\n")
+    seen = (root / "seen").read_text()
+    assert "SOME_PLACE" in seen
+    assert "hunter2" not in seen

@@ -66,6 +66,7 @@ _DRIVER_KEYS = (
     r"^(diff\..*\.(textconv|command)|filter\..*\.(clean|smudge|process|required)|diff\.external"
     rf"|merge\..*\.driver)$|{_SUBMODULE_KEYS}"
 )
+_INCLUDE_KEYS = r"^include(if\..*)?\.path$"
 _TIMEOUT = 5.0
 
 
@@ -103,10 +104,63 @@ def _configured_drivers(cwd: str, environment: Mapping[str, str]) -> list[str]:
         return [key for key in output.split("\0") if key]
 
     drivers = keys(pattern=_DRIVER_KEYS)
-    root = _run_git(["rev-parse", "--show-toplevel"], cwd, environment).removesuffix("\n")
+    root, _, git_dir = _run_git(["rev-parse", "--show-toplevel", "--absolute-git-dir"], cwd, environment).partition(
+        "\n"
+    )
+    if root:
+        _check_location(cwd, root, git_dir.removesuffix("\n"), environment)
+        _check_includes(cwd, root, git_dir.removesuffix("\n"), environment)
     if root and os.path.lexists(f"{root}/.gitmodules"):
         return drivers + keys("--file", f"{root}/.gitmodules")
     return drivers + keys("--blob", ":.gitmodules") + keys("--blob", "HEAD:.gitmodules") if root else drivers
+
+
+def _check_location(cwd: str, root: str, git_dir: str, environment: Mapping[str, str]) -> None:
+    """Raise `ToolFailure` if settings or a link make git read another folder, or another repository, than the one here."""
+    found = os.path.realpath(cwd)
+    while not os.path.lexists(os.path.join(found, ".git")):
+        if found == os.path.dirname(found):
+            return  # variables of the surrounding environment name the repository
+        found = os.path.dirname(found)
+    own = os.path.join(found, ".git")
+    if os.path.realpath(root) != found:
+        raise ToolFailure(
+            f"core.worktree of {own} leads git to {root}, so nothing was run: this would read there. If that is meant, "
+            f"write `git --work-tree={root} …`, which asks the user."
+        )
+    if git_dir == own or _names_back(git_dir, own) or _run_git(["config", "core.worktree"], cwd, environment):
+        return
+    raise ToolFailure(
+        f"{own} leads git to the repository {git_dir}, which does not know this folder, so nothing was run. If that is "
+        f"meant, write `git --git-dir={git_dir} …`, which asks the user."
+    )
+
+
+def _check_includes(cwd: str, root: str, git_dir: str, environment: Mapping[str, str]) -> None:
+    """Raise `ToolFailure` if the repository's settings include a file from elsewhere, whose values git would print."""
+    arguments = ["config", "--local", "--includes", "--show-origin", "-z", "--get-regexp", _INCLUDE_KEYS]
+    fields = _run_git(arguments, cwd, environment).split("\0")
+    for origin, setting in zip(fields[::2], fields[1::2], strict=False):
+        value = setting.partition("\n")[2]
+        source = os.path.join(cwd, origin.removeprefix("file:"))
+        home = environment.get("HOME", "")
+        path = os.path.join(home, value[2:]) if value.startswith("~/") else os.path.join(os.path.dirname(source), value)
+        real = os.path.realpath(path)
+        if not any(f"{real}/".startswith(f"{os.path.realpath(folder)}/") for folder in (root, git_dir)):
+            raise ToolFailure(
+                f"the git settings in {source} include {value}, which is not part of the repository, so nothing was run. "
+                "Tell the user."
+            )
+
+
+def _names_back(git_dir: str, own: str) -> bool:
+    """Whether a linked work tree's folder in the repository names the work tree in turn."""
+    try:
+        with open(os.path.join(git_dir, "gitdir"), encoding="utf-8", errors="surrogateescape") as file:
+            named = file.read().strip()
+    except OSError:
+        return False
+    return os.path.realpath(os.path.join(git_dir, named)) == os.path.realpath(own)
 
 
 def _run_git(args: list[str], cwd: str, environment: Mapping[str, str]) -> str:

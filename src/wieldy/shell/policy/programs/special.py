@@ -51,13 +51,6 @@ _GO_SETTINGS = word_set(
 )
 _YQ = ProgramSpec("-rePCMN --raw-output --exit-status --prettyPrint", "pattern then files", exact=True)
 _YQ_READS_OTHERS = re.compile(r"load|system|eval|env|import|include|input|split_doc")
-_DOCKER = {
-    "ps": "-aqsn: -l --all --quiet --size --last= --latest --no-trunc --filter= -f: --format=",
-    "images": "-aq --all --quiet --digests --no-trunc --filter= -f: --format=",
-    "logs": "-t -n: --tail= --since= --until= --timestamps --details",
-    "version": "-f: --format=",
-    "info": "-f: --format=",
-}
 
 
 def _jq(call: ProgramCall) -> CallEffects:
@@ -156,14 +149,6 @@ def _netstat(call: ProgramCall) -> CallEffects:
     return NO_EFFECTS if parsed.has("-n", "--numeric") else unknown("`netstat` without `-n` asks a name server")
 
 
-def _docker(call: ProgramCall) -> CallEffects:
-    word = call.args[0] if call.args else literal("")
-    if not word.static or word.text not in _DOCKER:
-        return unknown(f"`docker {word.source}` is not known to be read-only")
-    parse_args(call.args[1:], option_table(_DOCKER[word.text], exact=True))
-    return NO_EFFECTS
-
-
 def _pip(call: ProgramCall) -> CallEffects:
     word = call.args[0].text if call.args and call.args[0].static else ""
     if word not in ("list", "show", "freeze"):
@@ -233,7 +218,6 @@ SPECIAL_PROGRAMS: Mapping[str, ProgramCheck] = {
     "unzip": _unzip,
     "fd": _fd,
     "fdfind": _fd,
-    "docker": _docker,
     "ps": _ps,
     "netstat": _netstat,
     "pip": _pip,
