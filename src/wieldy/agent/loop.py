@@ -195,7 +195,7 @@ class AgentLoop:
         self._cost_before = transcript.conversation.cost
         self._model_turn = ModelTurn(box, provider, transcript)
         self._compactor: Compactor | None = None
-        self._next_provider: Provider | None = None
+        self._next_provider: tuple[Provider, ModelChanged] | None = None
 
     async def run(self, content: Sequence[dict[str, Any]], context: Sequence[str], abort: Abort) -> RunEnd:
         """Send a user message, with `context` from hooks, and run turns until the end.
@@ -223,9 +223,9 @@ class AgentLoop:
             if not result.results:
                 await asyncio.sleep(0)  # a model that never waits must not starve other tasks
 
-    def switch(self, provider: Provider) -> None:
-        """Use another model from the next request on."""
-        self._next_provider = provider
+    def switch(self, provider: Provider, record: ModelChanged) -> None:
+        """Use another model from the next request on, and record that."""
+        self._next_provider = provider, record
 
     def limit_reached(self, turns: int = 0) -> RunEnd | None:
         """The limit that is reached after so many turns of a run, or None."""
@@ -242,7 +242,7 @@ class AgentLoop:
     async def _turn(self, number: int, abort: Abort) -> TurnResult:
         """Run one turn; compact the conversation where it is too long for the provider."""
         if self._next_provider is not None:
-            await self._use(self._next_provider)
+            await self._use(*self._next_provider)
         if not self._prefix.is_current:
             await self._prefix.refresh()
         conversation = self.transcript.conversation
@@ -267,10 +267,10 @@ class AgentLoop:
                     self._compactor.steps_tried = 0
                 return result
 
-    async def _use(self, provider: Provider) -> None:
+    async def _use(self, provider: Provider, record: ModelChanged) -> None:
         self._next_provider = None
         if provider.model != self.provider.model:
-            self.transcript.append(ModelChanged(provider.model))
+            self.transcript.append(record)
         self.provider = self._model_turn.provider = provider
         self._compactor = None
         await self._prefix.prepare(provider, self.transcript.conversation.activated)

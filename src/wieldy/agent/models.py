@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from wieldy.agent.records import SessionHeader
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Notice
 from wieldy.core.provider import Provider
@@ -15,12 +18,18 @@ class SessionModels:
     """Picks the models by name when they are first needed, and closes them with the session."""
 
     def __init__(
-        self, box: Toolbox, model: str | Provider | None, small: str | Provider | None, base_url: str | None
+        self,
+        box: Toolbox,
+        model: str | Provider | None,
+        small: str | Provider | None,
+        base_url: str | None,
+        header: Callable[[], SessionHeader | None] = lambda: None,
     ) -> None:
         self._box = box
         self._option = model
         self._small_option = small
         self._base_url = base_url
+        self._header = header  # of the session that is resumed
         self._configured = model
         self._main: Provider | None = None
         self._small: Provider | None = None
@@ -76,18 +85,27 @@ class SessionModels:
         return self._small
 
     def name_and_url(self) -> tuple[str | None, str | None]:
-        """The configured name of the main model, and its base URL."""
+        """The configured name of the main model, and its base URL. A resumed session keeps those it had."""
         settings, env = self._box.settings, self._box.workspace.env
         url = self._base_url or settings.get("baseUrl")
+        header = self._header()
+        if not self._option and header is not None and header.configured:
+            return header.configured, self._base_url or header.base_url or None
         if self._option is not None and not isinstance(self._option, str):
             return None, url
         return configured_name(self._option or env.get("WIELDY_MODEL") or settings.get("model"), url, env), url
+
+    def recorded_name_and_url(self) -> tuple[str, str]:
+        """What the transcript keeps of `name_and_url`; empty for a model object."""
+        name, url = self.name_and_url()
+        return name or "", url or "" if name else ""
 
     @property
     def default(self) -> DefaultModel | None:
         """The default model, where nobody named one and a key in the environment chose it."""
         settings, env = self._box.settings, self._box.workspace.env
-        if self._option or env.get("WIELDY_MODEL") or settings.get("model") or self.name_and_url()[1]:
+        resumed = (header := self._header()) is not None and header.configured
+        if self._option or resumed or env.get("WIELDY_MODEL") or settings.get("model") or self.name_and_url()[1]:
             return None
         return default_model(env)
 

@@ -23,6 +23,7 @@ class TranscriptRecord(Struct, frozen=True, tag_field="type", omit_defaults=True
 class SessionHeader(TranscriptRecord, frozen=True, tag="session"):
     """Begins a transcript. `fork` counts the forks since the first session.
 
+    `configured` is the model as it was named, with its provider, and `base_url` its address: a resumed session uses them.
     `agent`, `parent` and `parent_call` are set in that of a subagent.
     """
 
@@ -36,6 +37,8 @@ class SessionHeader(TranscriptRecord, frozen=True, tag="session"):
     agent: str | None = None
     parent: str | None = None
     parent_call: str | None = None
+    configured: str = ""
+    base_url: str = ""
 
 
 class UserMessage(TranscriptRecord, frozen=True, tag="user"):
@@ -119,9 +122,11 @@ class ThinkingRemoved(TranscriptRecord, frozen=True, tag="forgot"):
 
 
 class ModelChanged(TranscriptRecord, frozen=True, tag="model"):
-    """The session was resumed with another model."""
+    """The session goes on with another model; `configured` and `base_url` as in the header."""
 
     model: str
+    configured: str = ""
+    base_url: str = ""
 
 
 class SideRequestMade(TranscriptRecord, frozen=True, tag="aside"):

@@ -10,7 +10,7 @@ from wieldy.agent.event_stream import EventStream
 from wieldy.agent.loop import AgentLoop, RequestOptions, RunEnd, RunLimits
 from wieldy.agent.models import SessionModels
 from wieldy.agent.prompts import Prompt, prompt_content
-from wieldy.agent.records import ApprovalRequested
+from wieldy.agent.records import ApprovalRequested, ModelChanged, SessionHeader
 from wieldy.agent.rewind import Rewind
 from wieldy.agent.runs import SessionRuns, Work
 from wieldy.agent.session_setup import SessionSetup, session_host
@@ -102,7 +102,8 @@ class Session:
             and (self.box.workspace.session_dir / TRANSCRIPT_NAME).exists()
         ):
             raise SessionError(f"there is a session {session_id} already; go on with it by --resume {session_id}")
-        self._models = SessionModels(self.box, model, small_model, base_url)
+        self._resumed_header: SessionHeader | None = None
+        self._models = SessionModels(self.box, model, small_model, base_url, header=lambda: self._resumed_header)
         self.transcript = Transcript(self.box.workspace.session_dir if persist else None)
         self._runs = SessionRuns(self.box, self.transcript, self._prepare)
         self.rewind = Rewind(self.box, self.transcript, lambda: self.running)
@@ -157,7 +158,7 @@ class Session:
         """Use another model from the next request on; None is the configured one. Raises `SessionError`."""
         provider = self._models.switch(model)
         if self._loop is not None:
-            self._loop.switch(provider)
+            self._loop.switch(provider, ModelChanged(provider.model, *self._models.recorded_name_and_url()))
 
     @property
     def running(self) -> bool:
@@ -254,6 +255,7 @@ class Session:
         if self._resume_folder is not None:
             await self.transcript.load(self._resume_folder)
             self._resume_folder = None
+            self._resumed_header = self.conversation.header
 
     async def _prepare(self) -> tuple[AgentLoop, tuple[str, ...]]:
         """Return the loop; the first time, with what start hooks add to the context."""

@@ -97,9 +97,11 @@ class SessionSetup:
         if conversation.header is None or self._forked_from is not None:
             root = box.workspace.root
             fork = 0 if conversation.header is None else conversation.header.fork + 1
-            record(SessionHeader(VERSION, box.id, root, provider.model, time.time(), self._forked_from, fork))
+            name, url = self._models.recorded_name_and_url()
+            header = SessionHeader(VERSION, box.id, root, provider.model, time.time(), self._forked_from, fork)
+            record(replace(header, configured=name, base_url=url))
         elif conversation.header.model != provider.model:
-            record(ModelChanged(provider.model))
+            record(ModelChanged(provider.model, *self._models.recorded_name_and_url()))
         hooks = SessionHooks(box.hooks, box.settings.get("messageIdleNotifThresholdMs") / 1000)
         self._loop = AgentLoop(
             box,

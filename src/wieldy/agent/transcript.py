@@ -372,7 +372,9 @@ class Conversation:
         from wieldy.agent.compaction import without_thinking
 
         if self.header is not None:
-            self.header = replace(self.header, model=record.model)
+            self.header = replace(
+                self.header, model=record.model, configured=record.configured, base_url=record.base_url
+            )
         self._replace(without_thinking(self.settle()))
 
     def _on_thinking_removed(self, record: ThinkingRemoved) -> None:

@@ -344,3 +344,22 @@ async def test_the_end_of_a_run_names_the_kind_of_failure(make_session):
         assert ended(await events_of(session)).failure == "auth"
     async with make_session(Script([[{"text": "fine"}]])) as session:
         assert ended(await events_of(session)).failure == ""
+
+
+@pytest.mark.asyncio
+async def test_a_resumed_session_keeps_its_model_and_address(tmp_path, monkeypatch):
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("WIELDY_MODEL", raising=False)
+    script = tmp_path / "script.json"
+    script.write_text('{"turns": [[{"text": "one"}], [{"text": "two"}]]}')
+    async with Session(tmp_path, model=f"script:{script}", base_url="http://127.0.0.1:9/v1", settings={}) as session:
+        assert await session.ask("hi") == "one"
+    settings = {"model": "openai/gpt-5"}
+    async with Session(tmp_path, resume=session.id, settings=settings) as resumed:
+        assert resumed._models.name_and_url() == (f"script:{script}", "http://127.0.0.1:9/v1")
+        assert await resumed.ask("again") == "one"
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        resumed.set_model("openai/gpt-5")
+        assert resumed._models.name_and_url()[0] == "openai/gpt-5"
+    async with Session(tmp_path, resume=session.id, model="openai/gpt-5.5", settings=settings) as other:
+        assert other._models.name_and_url()[0] == "openai/gpt-5.5"
