@@ -154,7 +154,7 @@ def streaming() -> Iterator[Claim]:
 
 
 async def _parse(parser: Any, data: list[bytes]) -> None:
-    from wieldy.agent.model_turn import StreamedMessage
+    from wieldy.engine.streamed_message import StreamedMessage
     from wieldy.providers.endpoint import parse_events
     from wieldy.providers.sse import SseDecoder
 

@@ -8,7 +8,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from wieldy.agent.session import Session
-    from wieldy.core.decision import Answer
+    from wieldy.core.call import ToolCall
+    from wieldy.core.decision import Answer, Decision, Question, Reason
+    from wieldy.core.effects import Fetches, Opaque, Reads, Runs, Writes
     from wieldy.core.errors import (
         ClosedError,
         Refusal,
@@ -18,8 +20,35 @@ if TYPE_CHECKING:
         ToolFailure,
         WieldyError,
     )
-    from wieldy.core.outcome import Image, Text, ToolResult
-    from wieldy.core.tool import Output, Progress, Tool, ToolContext
+    from wieldy.core.events import (
+        AgentEvent,
+        CallEvent,
+        Compacted,
+        Event,
+        EventsDropped,
+        HookEnded,
+        HookStarted,
+        ModelAnswered,
+        ModelBlockDelta,
+        ModelRequested,
+        ModelTextDelta,
+        Notice,
+        PermissionAsked,
+        PermissionDecided,
+        Retried,
+        RunEnded,
+        Steered,
+        ToolCancelled,
+        ToolEnded,
+        ToolFailed,
+        ToolInputDelta,
+        ToolProgress,
+        ToolRequested,
+        ToolStarted,
+        ToolSucceeded,
+    )
+    from wieldy.core.outcome import Done, Failed, Image, Interrupted, Refused, Text, ToolResult
+    from wieldy.core.tool import Doubt, Options, Output, Progress, Tool, ToolContext
     from wieldy.core.tool_decorator import tool
     from wieldy.engine.tool_limits import Cached, Logged, RateLimited, TimeLimited
     from wieldy.hooks.config import python_hook
@@ -31,70 +60,109 @@ if TYPE_CHECKING:
     from wieldy.schema.fields import Param
     from wieldy.shell.policy.analysis import classify
     from wieldy.toolbox import Toolbox
+    from wieldy.turn import Turn, Wire
     from wieldy.workspace_services import HostServices
 
-_MODULE_OF = {
-    "Anthropic": "providers.anthropic",
-    "OpenAIChat": "providers.openai_chat",
-    "OpenAIResponses": "providers.openai_responses",
-    "Answer": "core.decision",
-    "Cached": "engine.tool_limits",
-    "ClosedError": "core.errors",
-    "HostServices": "workspace_services",
-    "Image": "core.outcome",
-    "Logged": "engine.tool_limits",
-    "Output": "core.tool",
-    "Param": "schema.fields",
-    "Progress": "core.tool",
-    "RateLimited": "engine.tool_limits",
-    "Refusal": "core.errors",
-    "Script": "providers.script",
-    "Session": "agent.session",
-    "SessionError": "core.errors",
-    "SettingsError": "core.errors",
-    "Text": "core.outcome",
-    "TimeLimited": "engine.tool_limits",
-    "Tool": "core.tool",
-    "ToolContext": "core.tool",
-    "ToolDefinitionError": "core.errors",
-    "ToolFailure": "core.errors",
-    "ToolResult": "core.outcome",
-    "Toolbox": "toolbox",
-    "WieldyError": "core.errors",
-    "classify": "shell.policy.analysis",
-    "python_hook": "hooks.config",
-    "serve_mcp": "mcp.server.serve",
-    "tool": "core.tool_decorator",
+_MODULE_NAMES: dict[str, str] = {
+    "agent.session": "Session",
+    "core.call": "ToolCall",
+    "core.decision": "Answer Decision Question Reason",
+    "core.effects": "Fetches Opaque Reads Runs Writes",
+    "core.errors": "ClosedError Refusal SessionError SettingsError ToolDefinitionError ToolFailure WieldyError",
+    "core.events": (
+        "AgentEvent CallEvent Compacted Event EventsDropped HookEnded HookStarted ModelAnswered "
+        "ModelBlockDelta ModelRequested ModelTextDelta Notice PermissionAsked PermissionDecided Retried "
+        "RunEnded Steered ToolCancelled ToolEnded ToolFailed ToolInputDelta ToolProgress ToolRequested "
+        "ToolStarted ToolSucceeded"
+    ),
+    "core.outcome": "Done Failed Image Interrupted Refused Text ToolResult",
+    "core.tool": "Doubt Options Output Progress Tool ToolContext",
+    "core.tool_decorator": "tool",
+    "engine.tool_limits": "Cached Logged RateLimited TimeLimited",
+    "hooks.config": "python_hook",
+    "mcp.server.serve": "serve_mcp",
+    "providers.anthropic": "Anthropic",
+    "providers.openai_chat": "OpenAIChat",
+    "providers.openai_responses": "OpenAIResponses",
+    "providers.script": "Script",
+    "schema.fields": "Param",
+    "shell.policy.analysis": "classify",
+    "toolbox": "Toolbox",
+    "turn": "Turn Wire",
+    "workspace_services": "HostServices",
 }
+_MODULE_OF = {name: module for module, names in _MODULE_NAMES.items() for name in names.split()}
 
 __all__ = [
+    "AgentEvent",
     "Answer",
     "Anthropic",
     "Cached",
+    "CallEvent",
     "ClosedError",
+    "Compacted",
+    "Decision",
+    "Done",
+    "Doubt",
+    "Event",
+    "EventsDropped",
+    "Failed",
+    "Fetches",
+    "HookEnded",
+    "HookStarted",
     "HostServices",
     "Image",
+    "Interrupted",
     "Logged",
+    "ModelAnswered",
+    "ModelBlockDelta",
+    "ModelRequested",
+    "ModelTextDelta",
+    "Notice",
+    "Opaque",
     "OpenAIChat",
     "OpenAIResponses",
+    "Options",
     "Output",
     "Param",
+    "PermissionAsked",
+    "PermissionDecided",
     "Progress",
+    "Question",
     "RateLimited",
+    "Reads",
+    "Reason",
     "Refusal",
+    "Refused",
+    "Retried",
+    "RunEnded",
+    "Runs",
     "Script",
     "Session",
     "SessionError",
     "SettingsError",
+    "Steered",
     "Text",
     "TimeLimited",
     "Tool",
+    "ToolCall",
+    "ToolCancelled",
     "ToolContext",
     "ToolDefinitionError",
+    "ToolEnded",
+    "ToolFailed",
     "ToolFailure",
+    "ToolInputDelta",
+    "ToolProgress",
+    "ToolRequested",
     "ToolResult",
+    "ToolStarted",
+    "ToolSucceeded",
     "Toolbox",
+    "Turn",
     "WieldyError",
+    "Wire",
+    "Writes",
     "__version__",
     "classify",
     "python_hook",

@@ -9,6 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec.structs import replace
+
 from wieldy.approval import Ask, CallbackApprover, NoApprover
 from wieldy.core.call import CallLike, RawInput, ToolCall, as_tool_call
 from wieldy.core.catalog import Catalog, ToolAvailability
@@ -23,7 +25,7 @@ from wieldy.engine.events import Events, Subscriber
 from wieldy.engine.pipeline import bind, handle, lookup, normalize
 from wieldy.engine.services import Services
 from wieldy.engine.supervise import Supervisor, raise_descriptor_limit
-from wieldy.engine.turn import Flush, Turn
+from wieldy.engine.turn import Flush
 from wieldy.files.journal.paths import journal_path
 from wieldy.files.session_undo import SessionUndo
 from wieldy.mcp.client.configured import ConfiguredServers
@@ -32,6 +34,7 @@ from wieldy.toolbox_options import check_explicit_settings, check_toolbox_option
 from wieldy.tools import builtin_loaders
 from wieldy.toolset.order import MCP_PREFIX
 from wieldy.toolset.toolset import OfferedTools
+from wieldy.turn import Turn, Wire, wire_module
 from wieldy.wiring import ConfiguredHooks, LiveServices, ServiceParts, build_toolset
 from wieldy.workspace_services import HostServices, WorkspaceServices
 
@@ -176,7 +179,7 @@ class Toolbox(SessionUndo):
         """Run the calls of one turn, side by side where they do not clash; results come in the order given."""
         async with self.turn() as turn:
             for call in calls:
-                turn.submit(self._call(call))
+                turn.submit(call)
             return await turn.results()
 
     def turn(
@@ -191,7 +194,7 @@ class Toolbox(SessionUndo):
         self._live.follow_settings()
         if message_id is None:
             message_id = f"turn_{self.id}_{next(self._turn_numbers)}"
-        return Turn(self.services, message_id, flush=flush, loop_breaker=loop_breaker)
+        return Turn(self.services, message_id, new_id=self._new_call_id, flush=flush, loop_breaker=loop_breaker)
 
     async def explain(self, name: str, input: RawInput | None = None, /, **fields: Any) -> Decision:
         """What would be decided about a call, and why. Nothing is run and nobody is asked."""
@@ -201,7 +204,10 @@ class Toolbox(SessionUndo):
         return self.services.judge.decide(plan, ())
 
     def _call(self, call: CallLike) -> ToolCall:
-        return as_tool_call(call, lambda: f"call_{self.id}_{next(self._call_numbers)}")
+        return as_tool_call(call, self._new_call_id)
+
+    def _new_call_id(self) -> str:
+        return f"call_{self.id}_{next(self._call_numbers)}"
 
     # Tools for a model
 
@@ -214,6 +220,22 @@ class Toolbox(SessionUndo):
         """What a request carries of tools. `window` is the model's context (else the last one), `only` a subagent's list."""
         self._require_open()
         return await self.workspace.services.toolset.offering(window, only=only)
+
+    async def tools_for(self, wire: Wire) -> list[dict[str, Any]]:
+        """The tools for `tools=` of a request to the API of Anthropic, to Chat Completions (`openai`) or to `responses`.
+
+        Each description has the tool's whole prompt. The order is stable. Raises `ValueError` for another wire.
+        """
+        self._require_open()
+        define = wire_module(wire).define_tool
+        offering = await self.workspace.services.toolset.offering(defer="never")
+        return [
+            define(
+                replace(spec, description=f"{spec.description}\n\n{tool.prompt}" if tool.prompt else spec.description)
+            )
+            for tool, spec in zip(offering.tools, offering.definitions, strict=True)
+            if tool.name != "ToolSearch"  # nothing is deferred
+        ]
 
     # Events and interruption
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.providers.wire import anthropic_stream, openai_stream, responses_stream
 
-from wieldy.agent.model_turn import StreamedMessage
 from wieldy.core.provider import ProviderFailure
+from wieldy.engine.streamed_message import StreamedMessage
 from wieldy.providers.anthropic import MessageParser
 from wieldy.providers.endpoint import StreamParser, parse_events
 from wieldy.providers.openai_chat import CompletionParser, JsonEndScanner

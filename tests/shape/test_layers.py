@@ -42,6 +42,7 @@ ORDER = [
     "approval",
     "wiring",
     "toolbox_options",
+    "turn",
     "toolbox",
     "agent",
     # faces

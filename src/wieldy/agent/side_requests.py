@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from wieldy.agent.model_turn import StreamedMessage
 from wieldy.agent.models import SessionModels
 from wieldy.agent.records import SideRequestMade
 from wieldy.agent.transcript import Transcript
@@ -14,6 +13,7 @@ from wieldy.core.errors import SessionError
 from wieldy.core.messages import ContentBlock, Message
 from wieldy.core.provider import Completion, Provider, Request
 from wieldy.core.workspace import Workspace
+from wieldy.engine.streamed_message import StreamedMessage
 from wieldy.providers.models import cost
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from wieldy.core.truncate import truncate
 from wieldy.core.workspace import ChildWorkspace, Workspace
 from wieldy.engine.events import Events
 from wieldy.engine.loop_breaker import LoopBreaker
-from wieldy.engine.turn import Flush, Turn
+from wieldy.engine.turn import CallTurn, Flush
 from wieldy.hooks.dispatch import Hooks
 from wieldy.permissions.decide import Policy, RuleMatcher
 from wieldy.permissions.guarded_files import GuardedFiles
@@ -294,8 +294,8 @@ class SubagentToolbox:
         )
         self.services = build_services(self.settings, self.workspace, parent.services, parts=self.parts, abort=abort)
 
-    def turn(self, *, flush: Flush | None = None, loop_breaker: LoopBreaker | None = None) -> Turn:
-        return Turn(self.services, self._turn_id, flush=flush, loop_breaker=loop_breaker)
+    def turn(self, *, flush: Flush | None = None, loop_breaker: LoopBreaker | None = None) -> CallTurn:
+        return CallTurn(self.services, self._turn_id, flush=flush, loop_breaker=loop_breaker)
 
     async def offering(self, window: int | None = None) -> OfferedTools:
         return await self.workspace.services.toolset.offering(window)

@@ -24,17 +24,42 @@ class ToolCall(Struct, frozen=True):
     complete: bool = True
 
 
-CallLike: TypeAlias = ToolCall | Mapping[str, Any] | tuple[str, RawInput]
+CallLike: TypeAlias = ToolCall | Mapping[str, Any] | tuple[str, RawInput] | object
+CUSTOM_PREFIX = "custom:"  # of the ids of custom tool calls of the Responses API
+
+
+def as_mapping(value: Any) -> Mapping[str, Any] | None:
+    """A mapping, or an object of an SDK as one; None for something else."""
+    if isinstance(value, Mapping):
+        return value
+    dump = getattr(value, "model_dump", None)
+    if dump is None or isinstance(value, type):
+        return None
+    data = dump(mode="json")
+    return data if isinstance(data, Mapping) else None
 
 
 def as_tool_call(call: CallLike, new_id: Callable[[], str]) -> ToolCall:
-    """A call as a program writes it: a `ToolCall`, a mapping with `name`, `input` and perhaps `id`, or name and input."""
+    """A call as a program or a model's API writes it. Raises `TypeError` for what is no call.
+
+    That is a `ToolCall`, name and input, a mapping with `name`, `input` and perhaps `id` such as a `tool_use` block, a tool
+    call of Chat Completions, or a function call or custom tool call of the Responses API; or an SDK's object of these.
+    """
     if isinstance(call, ToolCall):
         return call
-    if isinstance(call, Mapping):
-        return ToolCall(call.get("id") or new_id(), call["name"], call.get("input", {}))
-    name, input = call
-    return ToolCall(new_id(), name, input)
+    if isinstance(call, tuple) and len(call) == 2 and isinstance(call[0], str):
+        return ToolCall(new_id(), call[0], call[1])
+    data = as_mapping(call) or {}
+    match data:
+        case {"function": {"name": str(name), "arguments": input}}:
+            return ToolCall(data.get("id") or new_id(), name, input or "{}")
+        case {"type": "custom_tool_call", "call_id": str(id), "name": str(name), "input": str(text)}:
+            return ToolCall(CUSTOM_PREFIX + id, name, {"input": text})
+        case {"name": str(name), "arguments": input}:
+            return ToolCall(data.get("call_id") or data.get("id") or new_id(), name, input or "{}")
+        case {"name": str(name)}:
+            return ToolCall(data.get("id") or new_id(), name, data.get("input", {}))
+    raise TypeError(f"{call!r:.200} is no tool call: give a tool_use block, an OpenAI tool call, or (name, input)")
 
 
 class BoundCall(Struct, frozen=True):

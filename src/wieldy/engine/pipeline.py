@@ -42,12 +42,12 @@ from wieldy.schema.json_repair import UnreadableJson, read_object
 from wieldy.schema.strict_json import TooDeep, is_too_deep
 
 if TYPE_CHECKING:
-    from wieldy.engine.turn import Turn
+    from wieldy.engine.turn import CallTurn
 
 DEFAULT_TIMEOUT = 600.0
 
 
-async def handle(call: ToolCall, services: Services, turn: Turn | None = None) -> ToolResult:
+async def handle(call: ToolCall, services: Services, turn: CallTurn | None = None) -> ToolResult:
     """Take one call from the model's words to its result. Raises nothing a model could cause."""
     started = time.perf_counter()
     if services.events.has_subscribers:
@@ -254,7 +254,7 @@ async def _readmit(plan: PlannedCall, ticket: Ticket, services: Services) -> Non
     await services.queue.readmit(ticket, plan.effects, safe, services.abort)
 
 
-def _context(call: ToolCall, services: Services, turn: Turn | None) -> ToolContext:
+def _context(call: ToolCall, services: Services, turn: CallTurn | None) -> ToolContext:
     return ToolContext(
         call.id,
         services.workspace,

@@ -15,7 +15,7 @@ from wieldy.engine.services import Services
 Flush: TypeAlias = Callable[[], Awaitable[None]]
 
 
-class Turn:
+class CallTurn:
     """Owns the tasks of its calls: leaving the block with an error cancels what is still running.
 
     Where there is a `flush`, it is awaited before a call does something that lasts, so that the transcript on disk already

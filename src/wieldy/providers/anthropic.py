@@ -170,6 +170,16 @@ def _legal_id(id: str) -> str:
     return _ILLEGAL_IN_ID.sub(lambda match: f"_{ord(match[0]):x}_", id)
 
 
+def define_tool(tool: ToolSpec) -> dict[str, Any]:
+    """The definition of a tool for `tools=`."""
+    return _define(tool)
+
+
+def user_messages(message: Message) -> list[dict[str, Any]]:
+    """A message of the user as this API takes it."""
+    return [{"role": message.role, "content": _content(message)}]
+
+
 class MessageParser:
     """Parses the stream of one message."""
 
@@ -181,7 +191,10 @@ class MessageParser:
 
     def feed(self, data: bytes) -> Iterator[Delta]:
         """Parse one event. Raises `ProviderFailure`."""
-        event = decode_event(data)
+        return self.feed_event(decode_event(data))
+
+    def feed_event(self, event: Mapping[str, Any]) -> Iterator[Delta]:
+        """Parse one decoded event. Raises `ProviderFailure`."""
         match get_text(event, "type"):
             case "content_block_delta":
                 if (delta := _parse_delta(event)) is not None:
@@ -232,3 +245,8 @@ def _parse_delta(event: Mapping[str, Any]) -> BlockDelta | None:
     if piece is None:
         raise ProviderFailure("protocol", f"the stream holds a {delta['type']} without {name}")
     return BlockDelta(get_int(event, "index"), field, piece)
+
+
+def event_parser() -> MessageParser:
+    """A parser for the events of one answer."""
+    return MessageParser()

@@ -136,6 +136,16 @@ def _image(block: ContentBlock) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": image_url(block)}}
 
 
+def define_tool(tool: ToolSpec) -> dict[str, Any]:
+    """The definition of a tool for `tools=`."""
+    return _define(tool)
+
+
+def user_messages(message: Message) -> list[dict[str, Any]]:
+    """A message of the user as this API takes it: one for each tool result, and one for pictures and texts."""
+    return list(_user_messages(message))
+
+
 class CompletionParser:
     """Parses the stream of one completion. Blocks are numbered in the order in which they begin."""
 
@@ -153,7 +163,10 @@ class CompletionParser:
         if data.strip() == DONE:
             self.finished = True
             return
-        chunk = decode_event(data)
+        yield from self.feed_event(decode_event(data))
+
+    def feed_event(self, chunk: Mapping[str, Any]) -> Iterator[Delta]:
+        """Parse one decoded chunk. Raises `ProviderFailure`."""
         if error := chunk.get("error"):
             raise stream_failure(error, self._model)
         if usage := get_object(chunk, "usage"):
@@ -281,3 +294,8 @@ def _parse_usage(counts: Mapping[str, Any]) -> Usage:
         output_tokens=counts.get("completion_tokens") or 0,
         cache_read_tokens=cached,
     )
+
+
+def event_parser() -> CompletionParser:
+    """A parser for the events of one answer."""
+    return CompletionParser()

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from wieldy.core.call import CUSTOM_PREFIX
 from wieldy.core.messages import ContentBlock, Message, encode_messages
 from wieldy.core.provider import (
     BlockDelta,
@@ -35,7 +36,7 @@ from wieldy.schema.strict_json import encode_json, encode_json_text
 WIRE = "responses"
 DONE = b"[DONE]"
 # Marks the ids of calls of custom tools, whose input is plain text: their results are items of another type.
-CUSTOM = "custom:"
+CUSTOM = CUSTOM_PREFIX
 EFFORTS = ((4_000, "low"), (16_000, "medium"))  # up to so many tokens of thinking; beyond: high
 STOP_REASONS: Mapping[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
@@ -171,6 +172,16 @@ def _input_part(block: ContentBlock) -> dict[str, Any]:
     return {"type": "input_text", "text": block["text"]}
 
 
+def define_tool(tool: ToolSpec) -> dict[str, Any]:
+    """The definition of a tool for `tools=`."""
+    return _define(tool)
+
+
+def user_messages(message: Message) -> list[dict[str, Any]]:
+    """A message of the user as items of this API."""
+    return list(_user_items(message))
+
+
 class ResponseParser:
     """Parses the stream of one response. Blocks are numbered in the order in which they begin."""
 
@@ -190,7 +201,10 @@ class ResponseParser:
         if data.strip() == DONE:
             self.finished = True
             return
-        event = decode_event(data)
+        yield from self.feed_event(decode_event(data))
+
+    def feed_event(self, event: Mapping[str, Any]) -> Iterator[Delta]:
+        """Parse one decoded event. Raises `ProviderFailure`."""
         kind = get_text(event, "type")
         match kind:
             case "response.output_text.delta" | "response.refusal.delta":
@@ -323,3 +337,8 @@ def _parse_usage(counts: Mapping[str, Any]) -> Usage:
         output_tokens=counts.get("output_tokens") or 0,
         cache_read_tokens=cached,
     )
+
+
+def event_parser() -> ResponseParser:
+    """A parser for the events of one answer."""
+    return ResponseParser()

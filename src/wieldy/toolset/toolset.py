@@ -96,9 +96,15 @@ class Toolset:
         self._window = DEFAULT_CONTEXT_WINDOW
 
     async def offering(
-        self, window: int | None = None, *, only: Sequence[str] | None = None, every: bool = False
+        self,
+        window: int | None = None,
+        *,
+        only: Sequence[str] | None = None,
+        every: bool = False,
+        defer: Defer | None = None,
     ) -> OfferedTools:
-        """Select what a request carries. `window` is the model's context, else the last one; `only` narrows the tools.
+        """Select what a request carries. `window` is the model's context, else the last one; `only` narrows the tools;
+        `defer` replaces the setting of that name.
 
         Tools that are excluded by name are not even loaded, unless `every` tool is to be listed with a reason.
         """
@@ -113,9 +119,8 @@ class Toolset:
             removes=self._removal_reason,
             enabled=lambda tool: self._supervisor.run(tool.enabled(workspace), Abort(), ENABLED_CHECK_SECONDS),
         )
-        return self._offer(
-            availability, window, await self._describe(each.tool for each in availability if each.offered)
-        )
+        descriptions = await self._describe(each.tool for each in availability if each.offered)
+        return self._offer(availability, window, descriptions, defer or self.defer)
 
     def offered_names(self) -> list[str]:
         """The tools of the last request; before the first one, those that nothing excludes by name."""
@@ -157,13 +162,17 @@ class Toolset:
         return descriptions
 
     def _offer(
-        self, availability: Sequence[ToolAvailability], window: int | None, descriptions: Mapping[str, str]
+        self,
+        availability: Sequence[ToolAvailability],
+        window: int | None,
+        descriptions: Mapping[str, str],
+        defer: Defer,
     ) -> OfferedTools:
         self._window = window or self._window
         order = order_tools(
             (each.tool for each in availability if each.offered),
             builtin=self._builtin,
-            defer=self.defer,
+            defer=defer,
             tokens=token_budget(self._window),
             activated=self.activations.names,
         )
@@ -174,7 +183,7 @@ class Toolset:
             tuple(self._definition(tool, descriptions.get(tool.name, tool.description)) for tool in order.tools),
             order.breaks,
             order.deferred,
-            list_deferred(order.deferred, starting=self._servers.connecting() if self.defer != "never" else ()),
+            list_deferred(order.deferred, starting=self._servers.connecting() if defer != "never" else ()),
             tuple(map(self._mark_deferred, availability)),
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.agent.model_turn import StreamedMessage
 from wieldy.core.provider import (
     BlockDelta,
     BlockEnded,
@@ -15,6 +14,7 @@ from wieldy.core.provider import (
     Usage,
     UsageReported,
 )
+from wieldy.engine.streamed_message import StreamedMessage
 
 
 def call(index: int, name: str = "note", id: str = "a") -> BlockStarted:

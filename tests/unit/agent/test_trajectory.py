@@ -40,7 +40,7 @@ def check_rules(trajectory: dict[str, Any]) -> None:
 
 async def test_a_session_becomes_steps_with_prompt_tools_and_observations(make_session):
     usage = {"usage": {"input_tokens": 10, "output_tokens": 5, "cache_read_tokens": 3}}
-    turns = [
+    turns: list[list[dict[str, Any]]] = [
         [{"think": "hm"}, {"text": "let me see"}, {"call": "note", "input": {"word": "a"}}, usage],
         [{"call": "fails", "input": {"word": "b"}}, {"call": "note", "input": {"word": "c"}}],
         [{"text": "done"}],

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from wieldy.agent.model_turn import StreamedMessage
 from wieldy.core.messages import Message
 from wieldy.core.provider import Delta, Provider, ProviderFailure, Request
+from wieldy.engine.streamed_message import StreamedMessage
 from wieldy.providers.anthropic import Anthropic
 from wieldy.providers.endpoint import HttpModel
 from wieldy.providers.openai_chat import OpenAIChat
@@ -32,7 +32,8 @@ def pieces(text: str, size: int) -> list[str]:
 def anthropic_stream(steps: Sequence[Step], size: int = 0, stop: str | None = None) -> bytes:
     """A Messages stream that says these steps, in pieces of `size` characters."""
     usage = {"input_tokens": 10, "cache_read_input_tokens": 4, "cache_creation_input_tokens": 2, "output_tokens": 1}
-    out = [sse({"type": "message_start", "message": {"id": "m", "usage": usage}}), sse({"type": "ping"})]
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "some-model", "content": [], "usage": usage}
+    out = [sse({"type": "message_start", "message": message}), sse({"type": "ping"})]
     for index, (kind, *rest) in enumerate(steps):
         if kind == "call":
             start = {"type": "tool_use", "id": rest[0], "name": rest[1], "input": {}}
@@ -53,11 +54,15 @@ def anthropic_stream(steps: Sequence[Step], size: int = 0, stop: str | None = No
     return b"".join(out)
 
 
+FRAME = {"id": "m", "object": "chat.completion.chunk", "created": 0, "model": "some-model"}
+
+
 def openai_stream(steps: Sequence[Step], size: int = 0, stop: str | None = None, interleave: bool = False) -> bytes:
     """A Chat Completions stream that says these steps; with `interleave`, the pieces of all calls come in turns."""
 
     def chunk(delta: dict[str, Any], reason: str | None = None) -> bytes:
-        return b"data: " + json.dumps({"choices": [{"delta": delta, "finish_reason": reason}]}).encode() + b"\n\n"
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        return b"data: " + json.dumps({**FRAME, "choices": [choice]}).encode() + b"\n\n"
 
     out = [chunk({"role": "assistant", "content": ""})]
     calls: list[list[bytes]] = []
@@ -75,7 +80,7 @@ def openai_stream(steps: Sequence[Step], size: int = 0, stop: str | None = None,
         out += [row[n] for n in range(max(map(len, calls), default=0)) for row in calls if n < len(row)]
     out.append(chunk({}, stop or ("tool_calls" if calls else "stop")))
     usage = {"prompt_tokens": 16, "completion_tokens": 42, "prompt_tokens_details": {"cached_tokens": 4}}
-    out.append(b"data: " + json.dumps({"choices": [], "usage": usage}).encode() + b"\n\n")
+    out.append(b"data: " + json.dumps({**FRAME, "choices": [], "usage": usage}).encode() + b"\n\n")
     return b"".join([*out, b"data: [DONE]\n\n"])
 
 
