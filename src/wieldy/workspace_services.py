@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from wieldy.browser.session import BrowserSession
     from wieldy.core.provider import CompletionFunction
     from wieldy.files.editing.read_state import ReadState
+    from wieldy.files.journal.command_snapshots import CommandSnapshots
     from wieldy.files.journal.journal import Journal
-    from wieldy.files.journal.tree_snapshot import TreeSnapshots
     from wieldy.files.reading.read_file import RecentReads
     from wieldy.mcp.client.manager import McpServers
     from wieldy.mcp.client.transport import McpRelay
@@ -144,10 +144,10 @@ class WorkspaceServices:
         return Journal(self._workspace)
 
     @shared
-    def snapshots(self) -> TreeSnapshots:
-        from wieldy.files.journal.tree_snapshot import TreeSnapshots
+    def command_snapshots(self) -> CommandSnapshots:
+        from wieldy.files.journal.command_snapshots import CommandSnapshots
 
-        return TreeSnapshots(self.journal.store)
+        return CommandSnapshots(self._workspace, self.journal)
 
     @own
     def read_state(self) -> ReadState:

@@ -1,57 +1,155 @@
-"""Snapshot a project before a shell command, compare after it, and record in the journal what the command changed."""
+"""Watch a project around a shell command, and record in the journal what the command changed."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from wieldy.core.errors import WieldyError
-from wieldy.core.threads import in_thread
+from wieldy.core.events import Notice
+from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.core.workspace import Workspace
-from wieldy.files.journal.tree_snapshot import TreeSnapshot
-from wieldy.search.ignore import VERSION_CONTROL, inside_repository, load_parent_rules, walk_files
+from wieldy.files.journal.entries import ChangeOrigin, Uncovered
+from wieldy.files.journal.interrupted_commands import RunningCommands
+from wieldy.files.journal.journal import Journal
+from wieldy.files.journal.paths import snapshot_folder
+from wieldy.files.journal.tree_snapshot import SnapshotScope, TreeChanges, TreeSnapshot, TreeSnapshots
+from wieldy.files.journal.uncovered import summarize_uncovered
+
+# Entries of the journal name so many paths that are not covered, and count the rest.
+MAX_UNCOVERED = 200
+
+
+class CommandSnapshots:
+    """The service `workspace.services.command_snapshots`."""
+
+    def __init__(self, workspace: Workspace, journal: Journal) -> None:
+        self.journal = journal
+        self.trees = TreeSnapshots(snapshot_folder(workspace), workspace.env)
+        self.running = RunningCommands()
+
+    async def aclose(self) -> None:
+        self.trees.close()
 
 
 class CommandSnapshot:
-    """The snapshot before one command. `changed_paths` and `problem` (why undo does not cover it) are set afterwards."""
+    """The snapshot before one command. What it finds is set by `record_changes`: `changed_paths`, `uncovered` (what undo
+    cannot restore) and `problem` (why undo does not cover the command at all)."""
 
-    def __init__(self, workspace: Workspace, roots: tuple[str, ...], snapshot: TreeSnapshot) -> None:
+    def __init__(self, workspace: Workspace, origin: ChangeOrigin, snapshot: TreeSnapshot) -> None:
         self.changed_paths: tuple[str, ...] = ()
+        self.uncovered: tuple[Uncovered, ...] = ()
         self.problem = ""
         self._workspace = workspace
-        self._roots = roots
+        self._service = workspace.services.command_snapshots
+        self._origin = origin
         self._snapshot: TreeSnapshot | None = snapshot
+        self._record: Path | None = None
+        self._stop = threading.Event()
+        self._copying: asyncio.Future[None] | None = None
 
     @classmethod
-    async def take(cls, workspace: Workspace, roots: tuple[str, ...]) -> CommandSnapshot:
-        """Store the files at and below `roots`, as far as they lie in the workspace and no ignore rule hides them."""
-        snapshots = workspace.services.snapshots
-        return cls(workspace, roots, await in_thread(lambda: snapshots.take(_walk(roots, workspace))))
+    async def take(
+        cls,
+        workspace: Workspace,
+        written: Sequence[str] | None,
+        *,
+        call_id: str,
+        tool: str,
+        turn: str | None = None,
+        ended_file: str = "",
+    ) -> CommandSnapshot:
+        """Look at the paths that a command is known to write, or at the whole project where they are not known.
 
-    async def record_changes(self, call_id: str, tool: str, turn: str | None = None) -> None:
-        """Compare, and record what changed. A second call does nothing."""
+        `ended_file` is where the guardian writes down when all processes of the command have ended, should this one die.
+        """
+        trees = workspace.services.command_snapshots.trees
+        seconds = workspace.setting("bash.snapshotSeconds")
+        trees.limits = replace(trees.limits, seconds=seconds)
+        scope = _scope(workspace, written)
+        session = workspace.services.journal.session
+        origin = ChangeOrigin(session, call_id, tool, turn, kind="command")
+        snapshot = await in_thread_uncancellable(trees.take, scope)
+        command = cls(workspace, origin, snapshot)
+        await in_thread_uncancellable(command._begin, ended_file)
+        if snapshot.uncopied:
+            command._copying = asyncio.ensure_future(in_thread(trees.copy_more, snapshot, command._stop))
+        return command
+
+    async def record_changes(self, also: Sequence[Uncovered] = ()) -> None:
+        """Compare, and record what changed, and `also` what is not covered. A second call does nothing."""
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is None:
             return
-        snapshots = self._workspace.services.snapshots
-        result = await in_thread(lambda: snapshots.compare(snapshot, _walk(self._roots, self._workspace)))
-        self.changed_paths = tuple(change.path for change in result.changes)
-        uncovered = "; ".join(result.uncovered)
-        coverage = f"not covered: {uncovered}" if uncovered else "every file that no ignore rule hides"
+        self._stop.set()
+        if self._copying is not None:
+            await asyncio.wait((self._copying,))
         try:
-            journal = self._workspace.services.journal
-            await journal.record_command(result.changes, call_id=call_id, tool=tool, turn=turn, coverage=coverage)
+            changes = await in_thread_uncancellable(self._compare_and_record, snapshot, tuple(also))
         except (OSError, WieldyError) as error:
             self.problem = f"undo does not cover this command: {error}"
+            return
+        self.changed_paths = tuple(change.path for change in changes.changes)
+        self.uncovered = changes.uncovered
+        if self.uncovered:
+            summary = summarize_uncovered(self.uncovered, self._workspace.root)
+            self._workspace.emit(Notice(text=f"undo does not cover everything: {summary}"))
+
+    @property
+    def notes(self) -> list[str]:
+        """What the model is told about undo: nothing where everything is covered."""
+        notes = [self.problem] if self.problem else []
+        if self.uncovered:
+            notes.append(f"undo does not cover: {summarize_uncovered(self.uncovered, self._workspace.root)}")
+        return notes
+
+    def _begin(self, ended_file: str) -> None:
+        assert self._snapshot is not None
+        if self._service.trees.copies is not None:
+            with suppress(OSError):  # then the command is not recorded if this process dies
+                self._record = self._service.running.begin(
+                    self._snapshot, self._service.trees.copies, self._origin, ended_file
+                )
+
+    def _compare_and_record(self, snapshot: TreeSnapshot, also: tuple[Uncovered, ...]) -> TreeChanges:
+        changes = self._service.trees.compare(snapshot)
+        uncovered = limit_uncovered((*changes.uncovered, *also))
+        self._service.journal.record(changes.changes, replace(self._origin, uncovered=uncovered))
+        if self._record is not None:
+            self._service.running.end(self._record)
+        return TreeChanges(changes.changes, uncovered)
 
 
-def _walk(roots: tuple[str, ...], workspace: Workspace) -> Iterator[str]:
-    for top in roots:
-        if not any(top == root or top.startswith(root.rstrip(os.sep) + os.sep) for root in workspace.roots):
-            continue
-        if not os.path.isdir(top):
-            yield top
-            continue
-        rules = load_parent_rules(top, inside_repository(top), workspace.env)
-        for entry in walk_files(top, rules, lambda path: os.path.basename(path) in VERSION_CONTROL):
-            yield entry.path
+async def record_unwatched(workspace: Workspace, uncovered: Uncovered, *, call_id: str, tool: str, turn: str | None) -> None:
+    """Record that nobody watches what a command changes."""
+    journal = workspace.services.journal
+    origin = ChangeOrigin(journal.session, call_id, tool, turn, kind="command", uncovered=(uncovered,))
+    with suppress(OSError):  # the result of the command says the same
+        await journal.run(journal.record, (), origin)
+
+
+def limit_uncovered(uncovered: Sequence[Uncovered]) -> tuple[Uncovered, ...]:
+    """At most so many as a journal entry names, those that are known to have changed first."""
+    ordered = sorted(uncovered, key=lambda each: not each.changed)
+    if len(ordered) <= MAX_UNCOVERED:
+        return tuple(ordered)
+    rest = ordered[MAX_UNCOVERED:]
+    changed = any(each.changed for each in rest)
+    return (*ordered[:MAX_UNCOVERED], Uncovered("", f"{len(rest)} more paths are not covered", changed))
+
+
+def _scope(workspace: Workspace, written: Sequence[str] | None) -> SnapshotScope:
+    if written is None:
+        return SnapshotScope(workspace.roots, first=workspace.cwd)
+    folders, paths = [], []
+    for path in written:
+        real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+        is_folder = os.path.isdir(path) and not os.path.islink(path)
+        (folders if is_folder else paths).append(os.path.realpath(path) if is_folder else real)
+    return SnapshotScope(tuple(dict.fromkeys(folders)), tuple(dict.fromkeys(paths)))

@@ -97,6 +97,10 @@ MIGRATIONS = (
         hash TEXT NOT NULL
     ) WITHOUT ROWID;
     """,
+    """
+    UPDATE entries SET coverage = '[]';  -- from now on a JSON array of [path, reason, changed]
+    DROP TABLE snapshot_files;  -- copies are kept in files beside the database
+    """,
 )
 
 

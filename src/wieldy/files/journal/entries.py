@@ -19,7 +19,7 @@ class FileChange(Struct, frozen=True):
     """The content of a file before and after; None means that there is no such file.
 
     `real_path` is where the permission check saw `path` lead: if it leads elsewhere now, nothing is written. `mode` are the
-    permission bits of a new file, where they are not the usual ones.
+    permission bits of a new file, where they are not the usual ones. `folders` were made for a new file.
     """
 
     path: str
@@ -27,10 +27,19 @@ class FileChange(Struct, frozen=True):
     after: bytes | None
     real_path: str | None = None
     mode: int | None = None
+    folders: tuple[str, ...] = ()
+
+
+class Uncovered(Struct, frozen=True):
+    """A path that a command changed, or may have changed (`changed` is false), and that undo cannot restore."""
+
+    path: str
+    reason: str
+    changed: bool = True
 
 
 class ChangeOrigin(Struct, frozen=True):
-    """Which call makes a change. `reverses` are the entries that an undo or redo reverses, `coverage` what a snapshot saw."""
+    """Which call makes a change. `reverses` are the entries that an undo or redo reverses."""
 
     session: str
     call_id: str
@@ -38,7 +47,7 @@ class ChangeOrigin(Struct, frozen=True):
     turn: str | None = None
     kind: EntryKind = "edit"
     reverses: tuple[int, ...] = ()
-    coverage: str = ""
+    uncovered: tuple[Uncovered, ...] = ()
 
 
 class EntryFile(Struct, frozen=True):
@@ -56,7 +65,7 @@ class EntryFile(Struct, frozen=True):
 
 
 class JournalEntry(Struct, frozen=True):
-    """The changes of one call. `active` is false once they have been undone."""
+    """The changes of one call. `active` is false once they have been undone. `uncovered` is what undo cannot restore."""
 
     id: int
     kind: EntryKind
@@ -67,7 +76,7 @@ class JournalEntry(Struct, frozen=True):
     files: tuple[EntryFile, ...]
     turn: str | None = None
     reverses: tuple[int, ...] = ()
-    coverage: str = ""
+    uncovered: tuple[Uncovered, ...] = ()
     active: bool = True
 
 

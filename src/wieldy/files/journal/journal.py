@@ -13,7 +13,7 @@ from wieldy.core.threads import in_thread_uncancellable, run_in_background
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import ChangeOrigin, EntryState, FileChange, JournalEntry
 from wieldy.files.journal.locks import FileLocks, HeldLocks
-from wieldy.files.journal.paths import journal_path
+from wieldy.files.journal.paths import journal_path, snapshot_folder
 from wieldy.files.journal.recovery import recover_pending
 from wieldy.files.journal.retention import Retention
 from wieldy.files.journal.store import JournalStore
@@ -44,6 +44,7 @@ class Journal:
         self.notices: deque[str] = deque(maxlen=100)
         self.store = JournalStore(journal_path(workspace), notify=self._notify)
         self.locks = FileLocks(home / "locks")
+        self._snapshots = snapshot_folder(workspace)
         self.retention = Retention(
             home / "journal",
             max_age_days=workspace.setting("journal.maxAgeDays"),
@@ -69,6 +70,10 @@ class Journal:
         if self.enabled:
             with suppress(OSError):  # whoever writes next is told
                 recover_pending(self.store, self.locks, self.disk, self._notify)
+                if os.path.isdir(self._snapshots):
+                    from wieldy.files.journal.interrupted_commands import recover_interrupted
+
+                    recover_interrupted(self._snapshots, self.store, self.workspace.env, self._notify)
 
     def has_pending(self) -> bool:
         """Whether an entry is unsettled, by a writer that is at work or has died."""
@@ -112,17 +117,10 @@ class Journal:
             with suppress(OSError):
                 self.store.settle(entry_id, state)
 
-    async def record_command(
-        self, changes: Sequence[FileChange], *, call_id: str, tool: str, turn: str | None = None, coverage: str = ""
-    ) -> int | None:
-        """Record what a shell command changed; `coverage` says what was watched."""
-        origin = ChangeOrigin(self.session, call_id, tool, turn, kind="command", coverage=coverage)
-        return await self.run(self.record, changes, origin)
-
     def record(self, changes: Iterable[FileChange], origin: ChangeOrigin) -> int | None:
-        """Record changes that have already happened, so that they can be undone."""
+        """Record changes that have already happened, so that they can be undone, and what cannot be undone."""
         changes = [change for change in changes if change.before != change.after]
-        return self.store.record(changes, origin) if self.enabled and changes else None
+        return self.store.record(changes, origin) if self.enabled and (changes or origin.uncovered) else None
 
     async def plan_undo(self, selector: UndoSelector | None = None, *, merge: bool = False) -> UndoPlan:
         from wieldy.files.journal.undo import plan_undo

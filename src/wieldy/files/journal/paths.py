@@ -23,3 +23,8 @@ def project_key(root: str) -> str:
     """A folder name for a project: readable, and unique by a hash of its path."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(root)).strip("-.")[:40] or "root"
     return f"{readable}-{blake2b(os.fsencode(Path(root)), digest_size=6).hexdigest()}"
+
+
+def snapshot_folder(workspace: Workspace) -> Path:
+    """Where copies of files are kept while commands run, one folder for each process."""
+    return journal_path(workspace).parent / "snapshots"

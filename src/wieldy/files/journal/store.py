@@ -9,7 +9,7 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from wieldy.core.errors import WieldyError
 from wieldy.files.journal.database import JournalDatabase
@@ -20,6 +20,7 @@ from wieldy.files.journal.entries import (
     EntryState,
     FileChange,
     JournalEntry,
+    Uncovered,
     content_hash,
 )
 from wieldy.files.writing.target import FileWrite, split_path
@@ -29,23 +30,6 @@ FAST_COMPRESSION = 1
 
 class ContentUnavailable(WieldyError):
     """A content that the journal no longer has, or has only damaged."""
-
-
-class FileStamp(NamedTuple):
-    """What tells two states of a file apart without reading it."""
-
-    modified: int
-    changed: int
-    size: int
-    inode: int
-    mode: int
-
-
-class SnapshotFile(NamedTuple):
-    """A state of a file whose content is in the journal."""
-
-    stamp: FileStamp
-    hash: str
 
 
 class JournalStore:
@@ -91,6 +75,8 @@ class JournalStore:
                 before_hash=_add(contents, change.before),
                 after_hash=_add(contents, change.after),
                 mode=change.mode,
+                method="create" if change.before is None else "delete" if change.after is None else "replace",
+                folders=change.folders,
             )
             for change in changes
         ]
@@ -198,28 +184,6 @@ class JournalStore:
             mode=file.mode,
         )
 
-    def load_snapshot_files(self) -> dict[str, SnapshotFile]:
-        """The files that snapshots around commands have stored, by path."""
-        if not self.database.exists:
-            return {}
-        rows = self.database.read(lambda db: db.execute("SELECT * FROM snapshot_files").fetchall())
-        return {_from_column(path): SnapshotFile(FileStamp(*stamp), hash) for path, *stamp, hash in rows}
-
-    def save_snapshot_files(self, contents: Mapping[str, bytes], files: Mapping[str, SnapshotFile]) -> None:
-        """Store contents, and the state of the files that have them. Not synced: a crash leaves no command half recorded."""
-        compressed = self._compress_missing(contents)
-
-        def insert(db: sqlite3.Connection) -> None:
-            _insert_contents(db, contents, compressed)
-            rows = [(_to_column(path), *file.stamp, file.hash) for path, file in files.items()]
-            db.executemany("INSERT OR REPLACE INTO snapshot_files VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-
-        self.database.write(insert, durable=False)
-
-    def delete_snapshot_files(self, paths: Iterable[str]) -> None:
-        rows = [(_to_column(path),) for path in paths]
-        self.database.write(lambda db: db.executemany("DELETE FROM snapshot_files WHERE path=?", rows), durable=False)
-
     def used_bytes(self) -> int:
         """The size of the database without its free pages."""
 
@@ -243,15 +207,6 @@ class JournalStore:
 
         return self.database.write(delete, durable=False)
 
-    def forget_snapshots(self) -> None:
-        """Delete the cached states and contents of files that snapshots around commands keep."""
-
-        def delete(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM snapshot_files")
-            _delete_unreferenced(db)
-
-        self.database.write(delete, durable=False)
-
     def close(self) -> None:
         self.database.close()
 
@@ -272,7 +227,7 @@ class JournalStore:
                     _to_column(origin.tool),
                     _to_column(origin.turn),
                     self._clock(),
-                    _to_column(origin.coverage),
+                    json.dumps([(each.path, each.reason, each.changed) for each in origin.uncovered]),
                     state,
                     state == "done",
                 ),
@@ -316,8 +271,7 @@ def _delete_unreferenced(db: sqlite3.Connection) -> None:
     db.execute(
         """DELETE FROM contents WHERE hash NOT IN (
             SELECT before_hash FROM entry_files WHERE before_hash IS NOT NULL
-            UNION SELECT after_hash FROM entry_files WHERE after_hash IS NOT NULL
-            UNION SELECT hash FROM snapshot_files)"""
+            UNION SELECT after_hash FROM entry_files WHERE after_hash IS NOT NULL)"""
     )
 
 
@@ -353,7 +307,7 @@ def _entry(db: sqlite3.Connection, row: tuple[Any, ...]) -> JournalEntry:
         files=tuple(_file(file[2:]) for file in files),
         turn=_from_column(turn),
         reverses=tuple(id for [id] in reverses),
-        coverage=_from_column(coverage),
+        uncovered=tuple(Uncovered(*fields) for fields in json.loads(coverage)),
         active=bool(active),
     )
 

@@ -1,280 +1,661 @@
-"""Find out what a command changed in a tree: files are stored before it runs and compared after it. Never writes to the tree.
+"""Find out what a command changed in a tree, and keep what is needed to take it back. Never writes to the tree.
 
-Contents are kept in the journal's contents table, and the stat of each stored file beside them, so that neither a second
-command nor a second session reads a file that has not changed.
+Before the command: a walk that reads no content, then copies of files whose content cannot be had otherwise, as many as a
+fraction of a second allows. Files that git has need no copy, nor do files that were copied before and have not changed. After
+the command: a second walk, and a look at the contents of what changed. What may have changed unseen, or changed and has no
+copy, is named.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import nlargest
+from itertools import islice
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from wieldy.files.journal.entries import FileChange, content_hash
-from wieldy.files.journal.store import ContentUnavailable, FileStamp, JournalStore, SnapshotFile
+from wieldy.files.journal.entries import FileChange, Uncovered
+from wieldy.files.journal.file_copies import FileCopies, open_slot
+from wieldy.files.journal.git_objects import GitIndex, load_index, read_objects
+from wieldy.files.journal.manifest_file import load_manifest, remove_manifests
+from wieldy.files.journal.store import ContentUnavailable
+from wieldy.files.journal.tree_manifest import (
+    CLOCK_TICK_NS,
+    FileStamp,
+    FolderState,
+    Source,
+    TreeManifest,
+    TreeWalker,
+    iter_files,
+    read_stamp,
+    stamp_of,
+)
 
-# Clocks of file systems tick slowly: what was written this shortly before cannot be told from what came after.
-CLOCK_TICK_NS = 50_000_000
-IGNORE_FILES = frozenset({".gitignore", ".ignore", ".rgignore", "exclude"})
-BATCH_BYTES = 8 << 20
-BATCH_FILES = 1000
+READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+# So few files are read faster than git's index.
+FEW_FILES = 200
+FEW_BYTES = 4 << 20
+# The most recently modified files are copied first, as many as this at a time.
+COPY_BATCH = 4000
 
 
 class SnapshotLimits(Struct, frozen=True):
-    """Bytes of one file, files of one snapshot, bytes of all stored files, bytes of the changes of one command."""
+    """What a snapshot may cost. `seconds` is for one walk; copying gets what is left of it, or a little more.
 
+    Bytes: of one file, of all copies, of the changes of one command, and of a repository that is copied although git has it,
+    so that a command can be taken back that removes `.git`.
+    """
+
+    seconds: float = 0.4
     file_bytes: int = 5 << 20
-    files: int = 20_000
-    stored_bytes: int = 256 << 20
+    copied_bytes: int = 256 << 20
     changed_bytes: int = 64 << 20
+    changed_files: int = 20_000
+    repository_bytes: int = 16 << 20
+
+
+class SnapshotScope(Struct, frozen=True):
+    """What to watch: folders with all below them, and single paths. `first` is the folder to look at before others."""
+
+    folders: tuple[str, ...]
+    paths: tuple[str, ...] = ()
+    first: str = ""
 
 
 class TreeChanges(Struct, frozen=True):
-    """What changed, and in a few words each what may have changed unseen."""
+    """What changed, and what changed or may have changed without a way back."""
 
     changes: tuple[FileChange, ...]
-    uncovered: tuple[str, ...]
+    uncovered: tuple[Uncovered, ...]
+
+
+class WatchedPath(NamedTuple):
+    """A single path before a command: the stamp and content of a file, whether it was something else, or neither."""
+
+    stamp: FileStamp | None
+    source: Source
+    is_other: bool = False
+    missing_folders: tuple[str, ...] = ()
 
 
 class TreeSnapshot:
-    """The files of a tree at one moment. `skipped` are files that were there but could not be stored, with the reason."""
+    """The files in a scope before a command."""
 
-    __slots__ = ("complete", "files", "skipped", "taken_at")
+    def __init__(self, scope: SnapshotScope, manifest: TreeManifest) -> None:
+        self.scope = scope
+        self.manifest = manifest
+        self.paths: dict[str, WatchedPath] = {}
+        self.indexes: dict[str, GitIndex | None] = {}
+        self.uncopied: list[_Candidate] = []
+        self.copy_problem = ""
+        self.seconds = 0.0
 
-    def __init__(self, taken_at: int) -> None:
-        self.taken_at = taken_at
-        self.files: dict[str, SnapshotFile] = {}
-        self.skipped: dict[str, str] = {}
-        self.complete = True
+    @property
+    def started(self) -> int:
+        return self.manifest.started
+
+
+class _Candidate(NamedTuple):
+    modified: int
+    size: int
+    path: str
+    folder: FolderState
+    position: int
 
 
 class TreeSnapshots:
-    """The service `workspace.services.snapshots`. Its methods block: call them in a thread.
+    """Takes and compares snapshots of one project. Its methods block: call them in a thread.
 
-    The caller names the paths to look at, because it knows the ignore rules. `reads` counts the files that were opened.
+    `reads` counts the files that were opened, `walked` the files that were looked at.
     """
 
-    def __init__(self, store: JournalStore, limits: SnapshotLimits | None = None) -> None:
+    def __init__(
+        self,
+        slots: Path,
+        env: Mapping[str, str],
+        limits: SnapshotLimits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.reads = 0
-        self._limits = limits or SnapshotLimits()
-        self._store = store
-        self._known: dict[str, SnapshotFile] | None = None
+        self.walked = 0
+        self.limits = limits or SnapshotLimits()
+        self.copies: FileCopies | None = None
+        self._slots = slots
+        self._env = env
+        self._clock = clock
+        self._walker = TreeWalker(env, clock)
+        self._known: dict[str, FolderState] = {}
+        self._room = 0
+        self._in_use = 0  # snapshots whose command is running
         self._lock = threading.Lock()  # subagents use the same service
 
-    def take(self, paths: Iterable[str]) -> TreeSnapshot:
-        """Store the files at these paths."""
+    def take(self, scope: SnapshotScope) -> TreeSnapshot:
+        """Look at the files in a scope, and copy those whose content could not be had after the command."""
         with self._lock:
-            return self._take(paths)
+            begun, limits = self._clock(), self.limits
+            problem = self._open_copies()
+            manifest = self._walker.walk(scope.folders, self._known, begun + limits.seconds, first=scope.first)
+            self.walked += manifest.file_count
+            snapshot = TreeSnapshot(scope, manifest)
+            snapshot.copy_problem = problem
+            snapshot.seconds = self._clock() - begun
+            self._remember(manifest, scope.folders)
+            self._in_use += 1
+            for path in scope.paths:
+                self._watch_path(path, snapshot)
+            until = max(begun + 0.6 * limits.seconds, self._clock() + 0.1 * limits.seconds)
+            self._find_sources(snapshot, until)
+            self._copy(snapshot, lambda: self._clock() > until)
+            self._copy_small_repositories(snapshot, until)
+            if self.copies is not None:
+                try:
+                    self.copies.flush()
+                except OSError as error:
+                    snapshot.copy_problem = error.strerror or "could not be copied"
+            return snapshot
 
-    def compare(self, before: TreeSnapshot, paths: Iterable[str]) -> TreeChanges:
-        """Find what the files at these paths are now that they were not in the snapshot."""
-        comparison = _Comparison(before, self._limits, self._store)
-        seen = set()
-        for path in paths:
-            seen.add(path)
-            self._compare(path, comparison)
-        for path in before.files.keys() - seen:
-            self._compare(path, comparison)
-        return comparison.result()
+    def copy_more(self, snapshot: TreeSnapshot, stop: threading.Event) -> None:
+        """Go on copying while the command runs. A file that it has changed meanwhile is left out."""
+        while snapshot.uncopied and not stop.is_set():
+            with self._lock:
+                if not self._copy(snapshot, stop.is_set, 50):
+                    return
 
-    def _take(self, paths: Iterable[str]) -> TreeSnapshot:
-        snapshot = TreeSnapshot(time.time_ns())
-        known = self._load_known()
-        batch = _Batch(self._store, snapshot, known, self._limits.stored_bytes)
-        count = 0
-        for path in paths:
-            if count >= self._limits.files:
-                snapshot.complete = False
-                break
-            stamp = _stamp(path)
-            if stamp is None:
-                continue
-            count += 1
-            file = known.get(path)
-            if file is not None and file.stamp == stamp and not _is_fresh(stamp, snapshot.taken_at):
-                snapshot.files[path] = file
-            elif isinstance(content := self._read(path, stamp), bytes):
-                batch.add(path, stamp, content)
-            else:
-                snapshot.skipped[path] = content
-        batch.flush()
-        return snapshot
+    def compare(self, before: TreeSnapshot, *, keep_rules: bool = True) -> TreeChanges:
+        """Find what the files in the scope of a snapshot are now that they were not then.
 
-    def _load_known(self) -> dict[str, SnapshotFile]:
-        if self._known is None:
+        Ignored is what was ignored then, also where the command has changed ignore files; recovery does not know that.
+        """
+        with self._lock:
+            comparison = _Comparison(self, before, keep_rules)
+            comparison.run()
+            self._remember(comparison.now, before.scope.folders)
+            self._in_use -= 1
+            return comparison.result()
+
+    def close(self) -> None:
+        with self._lock:
+            if self.copies is not None:
+                self.copies.close()
+                self.copies = None
+
+    def walk_again(self, before: TreeSnapshot, keep_rules: bool) -> TreeManifest:
+        # The second walk takes as long as the first one; under load, somewhat longer.
+        seconds = max(self.limits.seconds, 1.25 * before.seconds)
+        return self._walker.walk(
+            before.scope.folders,
+            before.manifest.folders,
+            self._clock() + seconds,
+            first=before.scope.first,
+            keep_rules=keep_rules,
+            skip=frozenset(before.manifest.unreached),
+        )
+
+    def walk_new(self, folder: str) -> TreeManifest:
+        return self._walker.walk((folder,), {}, self._clock() + self.limits.seconds)
+
+    def _open_copies(self) -> str:
+        """Open the copies at first use; returns why that is not possible."""
+        if self.copies is None:
             try:
-                self._known = self._store.load_snapshot_files()
-            except OSError:
-                return {}  # storing files will fail as well, and say why
-        return self._known
+                self.copies = open_slot(self._slots)
+                self._known = load_manifest(self.copies)
+                self._room = self.limits.copied_bytes - self.copies.size
+            except OSError as error:
+                return error.strerror or str(error)
+        if self._room < self.limits.copied_bytes // 8 and not self._in_use:
+            self._compact(self.copies)
+        return ""
 
-    def _compare(self, path: str, comparison: _Comparison) -> None:
-        old = comparison.before.files.get(path)
-        stamp = _stamp(path)
+    def _compact(self, copies: FileCopies) -> None:
+        """Drop copies of states that files are no longer in."""
+        live = self._live_copies()
+        if sum(live.values()) < 0.75 * copies.size:
+            remove_manifests(copies.folder)
+            moved = copies.compact(live)
+            for sources in {id(folder.sources): folder.sources for folder in self._known.values()}.values():
+                sources[:] = [moved.get(source) if isinstance(source, int) else source for source in sources]
+        self._room = self.limits.copied_bytes - copies.size
+
+    def _live_copies(self) -> dict[int, int]:
+        """The copies of files in their present state: offset and size."""
+        return {
+            source: folder.stamp(position).size
+            for folder in self._known.values()
+            for position, source in enumerate(folder.sources)
+            if isinstance(source, int)
+        }
+
+    def _remember(self, manifest: TreeManifest, tops: Iterable[str]) -> None:
+        if not manifest.unreached:
+            above = set(tops)
+            for path in [path for path in self._known.keys() - manifest.folders.keys() if _is_at_or_below(path, above)]:
+                del self._known[path]
+        self._known.update(manifest.folders)
+
+    def _watch_path(self, path: str, snapshot: TreeSnapshot) -> None:
+        if path in snapshot.paths:
+            return
+        stamp = read_stamp(path)
         if stamp is None:
-            if old is not None:
-                comparison.add_deleted(path, old)
+            is_other = os.path.lexists(path)
+            snapshot.paths[path] = WatchedPath(None, None, is_other, () if is_other else _missing_folders(path))
+            if os.path.islink(path) and not os.path.isdir(target := os.path.realpath(path)):
+                self._watch_path(target, snapshot)
             return
-        if old is not None and old.stamp == stamp and not _is_fresh(stamp, comparison.before.taken_at):
-            return
-        content = self._read(path, stamp)
-        if isinstance(content, str):
-            comparison.add_uncovered(path, content)
-        elif old is None:
-            comparison.add_created(path, stamp, content)
-        elif old.hash != content_hash(content):
-            comparison.add_modified(path, old, content)
+        source: Source = None
+        if self.copies is not None and stamp.size <= self.limits.changed_bytes:
+            content = self.read(path, stamp.size)
+            if isinstance(content, bytes) and read_stamp(path) == stamp:
+                source = self.copies.add(content)
+                self._room -= len(content)
+        snapshot.paths[path] = WatchedPath(stamp, source)
 
-    def _read(self, path: str, stamp: FileStamp) -> bytes | str:
+    def _find_sources(self, snapshot: TreeSnapshot, until: float) -> None:
+        """Find files whose content is nowhere; ask git's index where these are many."""
+        missing = [(path, folder) for path, folder in snapshot.manifest.folders.items() if None in folder.sources]
+        count = sum(folder.sources.count(None) for _, folder in missing)
+        size = 0
+        if count <= FEW_FILES:
+            size = sum(folder.stamp(p).size for _, folder in missing for p, s in enumerate(folder.sources) if s is None)
+        use_git = count > FEW_FILES or size > FEW_BYTES
+        for path, folder in missing:
+            index = self._index(snapshot, folder.repository) if use_git and folder.repository else None
+            self._find_in_folder(snapshot, path, folder, index)
+            if self._clock() > until:
+                break  # what is left is asked of git's index after the command, as it was before it
+
+    def _find_in_folder(self, snapshot: TreeSnapshot, path: str, folder: FolderState, index: GitIndex | None) -> None:
+        prefix = path.rstrip("/") + "/"
+        for position, source in enumerate(folder.sources):
+            if source is not None:
+                continue
+            name, stamp = folder.names[position], folder.stamp(position)
+            if index is not None and name not in folder.fresh:
+                folder.sources[position] = index.object_id(prefix + name, stamp)
+            if folder.sources[position] is None and stamp.size <= self.limits.file_bytes:
+                snapshot.uncopied.append(_Candidate(stamp.modified, stamp.size, prefix + name, folder, position))
+
+    def _index(self, snapshot: TreeSnapshot, repository: str) -> GitIndex | None:
+        if repository not in snapshot.indexes:
+            attributes = [
+                f"{path}/.gitattributes"
+                for path, folder in snapshot.manifest.folders.items()
+                if folder.repository == repository and ".gitattributes" in folder.listing
+            ]
+            # Folders that were not looked at may have attributes of their own, but none of their files is covered.
+            snapshot.indexes[repository] = load_index(repository, self._env, attributes)
+        return snapshot.indexes[repository]
+
+    def _copy(self, snapshot: TreeSnapshot, is_time_up: Callable[[], bool], limit: int = COPY_BATCH) -> bool:
+        """Copy files that have no source, the most recently modified first; whether there may be more to copy."""
+        if self.copies is None:
+            snapshot.uncopied.clear()
+            return False
+        if len(snapshot.uncopied) > limit:
+            if limit == COPY_BATCH:
+                recent = nlargest(limit, snapshot.uncopied, key=itemgetter(0))
+                chosen = {id(candidate) for candidate in recent}
+                snapshot.uncopied = [each for each in snapshot.uncopied if id(each) not in chosen] + recent[::-1]
+        else:
+            snapshot.uncopied.sort(key=itemgetter(0))
+        for _ in range(limit):
+            if not snapshot.uncopied or is_time_up():
+                break
+            candidate = snapshot.uncopied.pop()
+            if not self._copy_file(candidate):
+                snapshot.copy_problem = snapshot.copy_problem or self._room_problem()
+        return bool(snapshot.uncopied) and self._room > 0
+
+    def _room_problem(self) -> str:
+        return f"beyond the {self.limits.copied_bytes >> 20} MB that are kept"
+
+    def _copy_file(self, candidate: _Candidate) -> bool:
+        """Copy one file; False if there is no room for it."""
+        if candidate.folder.sources[candidate.position] is not None:
+            return True
+        if candidate.size > self._room:
+            return False
+        assert self.copies is not None
+        self.reads += 1
+        stamp = candidate.folder.stamp(candidate.position)
+        try:
+            descriptor = os.open(candidate.path, READ_FLAGS)
+        except OSError:
+            return True
+        try:
+            content = _read_all(descriptor, candidate.size)
+            if len(content) == candidate.size and stamp_of(os.fstat(descriptor)) == stamp:
+                candidate.folder.sources[candidate.position] = self.copies.add(content)
+                self._room -= candidate.size
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+        return True
+
+    def _copy_small_repositories(self, snapshot: TreeSnapshot, until: float) -> None:
+        """Copy what only git has, where that is little: a command may remove `.git`."""
+        if self.copies is None or snapshot.manifest.file_count > COPY_BATCH:
+            return
+        candidates = [
+            _Candidate(stamp.modified, stamp.size, path, folder, position)
+            for path, folder, position in iter_files(snapshot.manifest.folders)
+            if isinstance(folder.sources[position], bytes) and (stamp := folder.stamp(position))
+        ]
+        if sum(candidate.size for candidate in candidates) > min(self.limits.repository_bytes, self._room):
+            return
+        for candidate in candidates:
+            if self._clock() > until:
+                return
+            in_git = candidate.folder.sources[candidate.position]
+            candidate.folder.sources[candidate.position] = None
+            self._copy_file(candidate)
+            if candidate.folder.sources[candidate.position] is None:
+                candidate.folder.sources[candidate.position] = in_git
+
+    def read(self, path: str, limit: int) -> bytes | str:
         """The content of a file, or the reason why it cannot be had."""
         self.reads += 1
-        limit = self._limits.file_bytes
-        if stamp.size > limit:
-            return f"larger than {limit >> 20} MB"
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-            with os.fdopen(descriptor, "rb", buffering=0) as file:
-                content = file.read(limit + 1) or b""
+            descriptor = os.open(path, READ_FLAGS)
+            try:
+                content = _read_all(descriptor, limit)
+            finally:
+                os.close(descriptor)
         except OSError as error:
             return error.strerror or "could not be read"
-        return content if len(content) <= limit else f"larger than {limit >> 20} MB"
+        return content if len(content) <= limit else too_large(limit)
 
-
-class _Batch:
-    """Files on their way into the journal, stored in transactions of some megabytes."""
-
-    def __init__(self, store: JournalStore, snapshot: TreeSnapshot, known: dict[str, SnapshotFile], limit: int) -> None:
-        self._store = store
-        self._snapshot = snapshot
-        self._known = known
-        self._limit = limit
-        self._stored = sum(file.stamp.size for file in known.values())
-        self._pruned = False
-        self._contents: dict[str, bytes] = {}
-        self._files: dict[str, SnapshotFile] = {}
-        self._bytes = 0
-
-    def add(self, path: str, stamp: FileStamp, content: bytes) -> None:
-        if self._stored + len(content) > self._limit and not self._pruned:
-            self._forget_missing()
-        if self._stored + len(content) > self._limit:
-            self._snapshot.skipped[path] = f"beyond the {self._limit >> 20} MB that are kept"
+    def keep_copy(self, folder: FolderState, position: int, content: bytes) -> None:
+        """Copy a content that has just been read, so that the next snapshot need not read it."""
+        if self.copies is None or len(content) > min(self._room, self.limits.file_bytes):
             return
-        hash = content_hash(content)
-        self._contents[hash] = content
-        self._files[path] = SnapshotFile(stamp, hash)
-        self._bytes += len(content)
-        self._stored += len(content)
-        if self._bytes > BATCH_BYTES or len(self._files) >= BATCH_FILES:
-            self.flush()
+        if folder.stamp(position).size == len(content) and folder.names[position] not in folder.fresh:
+            folder.sources[position] = self.copies.add(content)
+            self._room -= len(content)
 
-    def flush(self) -> None:
-        # A file that has just been written may be written again without a new time stamp: read it again next time.
-        settled = {
-            path: file for path, file in self._files.items() if not _is_fresh(file.stamp, self._snapshot.taken_at)
-        }
-        try:
-            if self._files:
-                self._store.save_snapshot_files(self._contents, settled)
-            self._snapshot.files.update(self._files)
-            self._known.update(settled)
-        except OSError as error:
-            reason = error.strerror or "could not be stored"
-            self._snapshot.skipped.update(dict.fromkeys(self._files, reason))
-        self._contents, self._files, self._bytes = {}, {}, 0
+    def contents(self, wanted: Iterable[tuple[str, FileStamp, Source, str]]) -> dict[str, bytes]:
+        """The contents that files had, by path, as far as they can be had; each wanted with its source and repository."""
+        found: dict[str, bytes] = {}
+        in_git: dict[str, dict[bytes, list[tuple[str, int]]]] = {}
+        for path, stamp, source, repository in wanted:
+            if isinstance(source, bytes):
+                in_git.setdefault(repository, {}).setdefault(source, []).append((path, stamp.size))
+            elif source is not None and self.copies is not None:
+                try:
+                    found[path] = self.copies.read(source, stamp.size)
+                except (ContentUnavailable, OSError):
+                    continue
+        for repository, objects in in_git.items():
+            for object_id, content in read_objects(repository, objects, self._env):
+                # Of another size, it was converted on its way into the working tree.
+                found.update((path, content) for path, size in objects[object_id] if size == len(content))
+        return found
 
-    def _forget_missing(self) -> None:
-        """Make room by forgetting files that are gone."""
-        self._pruned = True
-        missing = [path for path in self._known if not os.path.lexists(path)]
-        for path in missing:
-            self._stored -= self._known.pop(path).stamp.size
-        try:
-            self._store.delete_snapshot_files(missing)
-        except OSError:
-            return  # then they are forgotten later
+
+class _Changed(NamedTuple):
+    """A file that is not as it was: its state before, or None, and its state now, or None."""
+
+    path: str
+    before: FileStamp | None
+    source: Source
+    repository: str
+    now: FileStamp | None
+    folder: FolderState | None = None
+    position: int = 0
+    new_folders: tuple[str, ...] = ()
 
 
 class _Comparison:
-    def __init__(self, before: TreeSnapshot, limits: SnapshotLimits, store: JournalStore) -> None:
-        self.before = before
-        self._limits = limits
-        self._store = store
+    """Two walks side by side, then the contents of what differs."""
+
+    def __init__(self, snapshots: TreeSnapshots, before: TreeSnapshot, keep_rules: bool) -> None:
+        self._keep_rules = keep_rules
+        self.now = TreeManifest(0)
+        self._snapshots = snapshots
+        self._limits = snapshots.limits
+        self._before = before
+        self._changed: list[_Changed] = []
+        self._created: list[_Changed] = []
         self._changes: list[FileChange] = []
-        self._created: list[tuple[FileChange, FileStamp]] = []
-        self._uncovered: dict[str, str] = {}
-        self._bytes = 0
+        self._uncovered: dict[str, Uncovered] = {}
 
-    def add_deleted(self, path: str, old: SnapshotFile) -> None:
-        if self._fits(path, old.stamp.size):
-            self._add_change(path, old, None, stat.S_IMODE(old.stamp.mode))
-
-    def add_modified(self, path: str, old: SnapshotFile, content: bytes) -> None:
-        if self._fits(path, old.stamp.size + len(content)):
-            self._add_change(path, old, content)
-
-    def add_created(self, path: str, stamp: FileStamp, content: bytes) -> None:
-        if self._fits(path, len(content)):
-            self._created.append((FileChange(path, None, content), stamp))
-
-    def add_uncovered(self, path: str, reason: str) -> None:
-        self._uncovered.setdefault(path, reason)
-
-    def _add_change(self, path: str, old: SnapshotFile, content: bytes | None, mode: int | None = None) -> None:
-        try:
-            before = self._store.content(old.hash)
-        except (ContentUnavailable, OSError):
-            self.add_uncovered(path, "its old content is no longer stored")
-            return
-        self._changes.append(FileChange(path, before, content, mode=mode))
-
-    def _fits(self, path: str, size: int) -> bool:
-        self._bytes += size
-        if self._bytes > self._limits.changed_bytes:
-            self.add_uncovered(path, f"beyond the {self._limits.changed_bytes >> 20} MB of changes that are kept")
-            return False
-        return True
+    def run(self) -> None:
+        before = self._before.manifest
+        self.now = self._snapshots.walk_again(self._before, self._keep_rules)
+        for path, folder in self.now.folders.items():
+            old = before.folders.get(path)
+            if old is None:
+                self._add_new_folder(path, folder)
+            elif old is not folder or old.fresh:
+                self._compare_folder(path, old, folder)
+        unreached = {*self.now.unreached, *self.now.unreadable}
+        for path in before.folders.keys() - self.now.folders.keys():
+            if not _is_at_or_below(path, unreached):
+                self._compare_folder(path, before.folders[path], FolderState(()))
+        for path, watched in self._before.paths.items():
+            self._compare_path(path, watched)
+        self._note_unwatched()
+        self._collect()
 
     def result(self) -> TreeChanges:
-        """A file counts as new only if it cannot have been there before: undo would delete it."""
-        ignore_rules_changed = any(os.path.basename(change.path) in IGNORE_FILES for change in self._changes)
-        for change, stamp in self._created:
-            is_ignore_file = os.path.basename(change.path) in IGNORE_FILES
-            if change.path in self.before.skipped:
-                self.add_uncovered(change.path, self.before.skipped[change.path])
-            elif not self.before.complete or (ignore_rules_changed and not is_ignore_file):
-                self.add_uncovered(change.path, "may have been there before")
-            elif stamp.changed < self.before.taken_at - CLOCK_TICK_NS:
-                self.add_uncovered(change.path, "was there before")
+        return TreeChanges(tuple(self._changes), tuple(self._uncovered.values()))
+
+    def _compare_folder(self, path: str, old: FolderState, new: FolderState) -> None:
+        prefix = path.rstrip("/") + "/"
+        positions = old.positions()
+        for position, name in enumerate(new.names):
+            old_position = positions.pop(name, None)
+            now = new.stamp(position)
+            if old_position is None:
+                if old.partial or name in old.ignored:
+                    self._name(prefix + name, "may have been there before", changed=False)
+                else:
+                    self._created.append(_Changed(prefix + name, None, None, "", now, new, position))
+            elif name in old.fresh or old.packed(old_position) != new.packed(position):
+                before = old.stamp(old_position)
+                source = self._source(prefix + name, old, old_position)
+                self._changed.append(_Changed(prefix + name, before, source, old.repository, now, new, position))
+        if new.partial:
+            return
+        for name, position in positions.items():
+            source = self._source(prefix + name, old, position)
+            self._changed.append(_Changed(prefix + name, old.stamp(position), source, old.repository, None))
+        if old.others != new.others:
+            then, now_others = dict(old.others), dict(new.others)
+            for name in then.keys() | now_others.keys():
+                if then.get(name) != now_others.get(name) and not (old.partial and name not in then):
+                    self._name(prefix + name, "links, pipes and devices are not restored")
+
+    def _source(self, path: str, folder: FolderState, position: int) -> Source:
+        """Where the content of a file can be had. Git's index is asked late where there was no time to ask it before."""
+        source = folder.sources[position]
+        index = self._before.indexes.get(folder.repository)
+        if source is None and index is not None and folder.names[position] not in folder.fresh:
+            source = index.object_id(path, folder.stamp(position))
+        return source
+
+    def _add_new_folder(self, path: str, folder: FolderState) -> None:
+        """All files in a folder that was not there before are new, unless nobody had looked."""
+        before = self._before.manifest
+        parent = before.folders.get(os.path.dirname(path))
+        unknown = (
+            path in before.unreadable
+            or (parent is not None and parent.partial)
+            or (parent is not None and os.path.basename(path) in parent.listing)
+        )
+        prefix = path.rstrip("/") + "/"
+        if unknown:
+            self._name(path, "may have been there before", changed=False)
+            return
+        new_folders = self._new_folders(path)
+        for position, name in enumerate(folder.names):
+            self._created.append(
+                _Changed(prefix + name, None, None, "", folder.stamp(position), folder, position, new_folders)
+            )
+        for name, _ in folder.others:
+            self._name(prefix + name, "links, pipes and devices are not restored")
+
+    def _new_folders(self, path: str) -> tuple[str, ...]:
+        folders = []
+        while path not in self._before.manifest.folders and path in self.now.folders:
+            folders.append(path)
+            path = os.path.dirname(path)
+        return tuple(reversed(folders))
+
+    def _compare_path(self, path: str, before: WatchedPath) -> None:
+        now = read_stamp(path)
+        if now is None and os.path.isdir(path) and not os.path.islink(path):
+            self._add_made_folder(path, before)
+        elif now is None and os.path.lexists(path):
+            if not before.is_other or os.path.islink(path):
+                self._name(path, "links, pipes and devices are not restored", changed=not before.is_other)
+        elif before.is_other:
+            self._name(path, "links, pipes and devices are not restored")
+            return
+        if before.stamp is None:
+            if now is not None:
+                self._created.append(_Changed(path, None, None, "", now, new_folders=before.missing_folders))
+        elif now != before.stamp or before.stamp.changed > self._before.started - CLOCK_TICK_NS:
+            self._changed.append(_Changed(path, before.stamp, before.source, "", now))
+
+    def _add_made_folder(self, path: str, before: WatchedPath) -> None:
+        """A folder where a command was expected to write a file, as `cp -r` does."""
+        made = self._snapshots.walk_new(path)
+        self.now.unreached += made.unreached
+        for folder_path, folder in made.folders.items():
+            above = [
+                each for each in made.folders if folder_path == each or folder_path.startswith(each.rstrip("/") + "/")
+            ]
+            for position, name in enumerate(folder.names):
+                full = f"{folder_path.rstrip('/')}/{name}"
+                folders = (*before.missing_folders, *above)
+                self._created.append(_Changed(full, None, None, "", folder.stamp(position), folder, position, folders))
+
+    def _note_unwatched(self) -> None:
+        before = self._before.manifest
+        seconds = f"{self._limits.seconds:g} s"
+        for path in before.unreached:
+            self._name(path, f"not looked at: the project has more files than {seconds} allow", changed=False)
+        for path in self.now.unreached:
+            self._name(path, f"not looked at again: the project has more files than {seconds} allow", changed=False)
+        for path in self.now.unreadable:
+            self._name(path, "cannot be read", changed=False)
+        for path, folder in before.folders.items():
+            if folder.partial:
+                self._name(path, "has more entries than were looked at", changed=False)
+
+    def _collect(self) -> None:
+        """Get the contents of what changed, what is lost first, and stop at the limits."""
+        room, count = self._limits.changed_bytes, 0
+        selected: list[_Changed] = []
+        for changed in self._changed:
+            assert changed.before is not None
+            size = changed.before.size + (changed.now.size if changed.now else 0)
+            if changed.source is None:
+                self._name(changed.path, self._why_no_copy(changed))
+            elif size > room or count >= self._limits.changed_files:
+                self._name(changed.path, self._too_much())
             else:
-                self._changes.append(change)
-        by_reason: dict[str, list[str]] = {}
-        for path, reason in self._uncovered.items():
-            by_reason.setdefault(reason, []).append(path)
-        uncovered = [f"{_summarize(paths)}: {reason}" for reason, paths in by_reason.items()]
-        if not self.before.complete:
-            uncovered.append(f"files beyond the first {self._limits.files}")
-        return TreeChanges(tuple(self._changes), tuple(uncovered))
+                room, count = room - size, count + 1
+                selected.append(changed)
+        for batch in _batches(selected, 500):
+            contents = self._snapshots.contents((c.path, c.before, c.source, c.repository) for c in batch if c.before)
+            for changed in batch:
+                self._add_changed(changed, contents.get(changed.path))
+        for created in self._created:
+            assert created.now is not None
+            if created.now.size > self._limits.file_bytes:
+                self._name(created.path, too_large(self._limits.file_bytes))
+            elif created.now.size > room or count >= self._limits.changed_files:
+                self._name(created.path, self._too_much())
+            else:
+                room, count = room - created.now.size, count + 1
+                self._add_created(created)
+
+    def _add_changed(self, changed: _Changed, before: bytes | None) -> None:
+        assert changed.before is not None
+        if before is None:
+            where = "git no longer has its content" if isinstance(changed.source, bytes) else "its copy is damaged"
+            self._name(changed.path, where)
+            return
+        if changed.now is None:
+            self._changes.append(FileChange(changed.path, before, None, changed.path, changed.before.permissions))
+            return
+        after = self._snapshots.read(changed.path, self._limits.changed_bytes)
+        if isinstance(after, str):
+            self._name(changed.path, after)
+            return
+        if changed.folder is not None:
+            self._snapshots.keep_copy(changed.folder, changed.position, after)
+        if after != before:
+            self._changes.append(FileChange(changed.path, before, after, changed.path))
+        if changed.now.permissions != changed.before.permissions:
+            old, new = changed.before.permissions, changed.now.permissions
+            self._name(changed.path, f"its permissions changed from {old:o} to {new:o}")
+
+    def _add_created(self, created: _Changed) -> None:
+        after = self._snapshots.read(created.path, self._limits.file_bytes)
+        if isinstance(after, str):
+            self._name(created.path, after)
+            return
+        if created.folder is not None:
+            self._snapshots.keep_copy(created.folder, created.position, after)
+        assert created.now is not None
+        mode = created.now.permissions
+        self._changes.append(FileChange(created.path, None, after, created.path, mode, created.new_folders))
+
+    def _why_no_copy(self, changed: _Changed) -> str:
+        assert changed.before is not None
+        if changed.before.size > self._limits.file_bytes:
+            return too_large(self._limits.file_bytes)
+        return self._before.copy_problem or "there was no time to copy it"
+
+    def _too_much(self) -> str:
+        return f"beyond the {self._limits.changed_bytes >> 20} MB or {self._limits.changed_files} files of changes that are kept"
+
+    def _name(self, path: str, reason: str, *, changed: bool = True) -> None:
+        self._uncovered.setdefault(path, Uncovered(path, reason, changed))
 
 
-def _summarize(paths: list[str]) -> str:
-    return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+def too_large(limit: int) -> str:
+    return f"larger than {limit >> 20} MB"
 
 
-def _stamp(path: str) -> FileStamp | None:
-    """The stamp of a regular file; None for anything else."""
-    try:
-        status = os.lstat(path)
-    except (OSError, ValueError):
-        return None
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    return FileStamp(status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode)
+def _read_all(descriptor: int, limit: int) -> bytes:
+    """All bytes, or one more than the limit."""
+    content = os.read(descriptor, min(limit, os.fstat(descriptor).st_size) + 1)
+    while len(content) <= limit and (more := os.read(descriptor, min(1 << 20, limit + 1 - len(content)))):
+        content += more
+    return content
 
 
-def _is_fresh(stamp: FileStamp, time_ns: int) -> bool:
-    return stamp.changed > time_ns - CLOCK_TICK_NS
+def _missing_folders(path: str) -> tuple[str, ...]:
+    folders: list[str] = []
+    folder = os.path.dirname(path)
+    while folder and not os.path.lexists(folder):
+        folders.append(folder)
+        folder = os.path.dirname(folder)
+    return tuple(reversed(folders))
+
+
+def _is_at_or_below(path: str, folders: set[str]) -> bool:
+    while path not in folders:
+        parent = os.path.dirname(path)
+        if parent == path:
+            return False
+        path = parent
+    return True
+
+
+def _batches(items: Iterable[_Changed], size: int) -> Iterator[list[_Changed]]:
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch

@@ -1,0 +1,199 @@
+"""Commands during which the process died: what they changed is found out by the next process and recorded.
+
+While a command runs, a record lies beside the copies of files: which call it is, and the manifest from before it. A slot
+with such a record whose lock is free had an owner that died. The guardian of the shells writes down when the last process
+of the command had ended; what changed after that is not the command's.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from wieldy.files.journal.entries import ChangeOrigin, FileChange, Uncovered
+from wieldy.files.journal.file_copies import RUNNING_PREFIX, FileCopies, awaits_recovery, slots, try_lock
+from wieldy.files.journal.manifest_file import next_manifest_name, read_manifest, remove_manifests, save_manifest
+from wieldy.files.journal.store import JournalStore
+from wieldy.files.journal.tree_manifest import CLOCK_TICK_NS, FileStamp, FolderState, TreeManifest, read_stamp
+from wieldy.files.journal.tree_snapshot import (
+    SnapshotLimits,
+    SnapshotScope,
+    TreeChanges,
+    TreeSnapshot,
+    TreeSnapshots,
+    WatchedPath,
+)
+
+# How long recovery waits for the guardian, and how long its walk may take.
+GUARDIAN_SECONDS = 5.0
+WALK_SECONDS = 5.0
+POLL_SECONDS = 0.02
+
+
+class RunningCommand(msgspec.Struct, frozen=True):
+    """What recovery needs to know about a command. Names are bytes, as file names may be any bytes."""
+
+    origin: ChangeOrigin
+    started: int
+    folders: tuple[bytes, ...]
+    manifest: str
+    paths: tuple[tuple[bytes, FileStamp | None, int | bytes | None, bool, tuple[bytes, ...]], ...]
+    unreached: tuple[bytes, ...]
+    unreadable: tuple[bytes, ...]
+    ended_file: bytes
+
+
+class RunningCommands:
+    """The records of the commands that run in this process."""
+
+    def __init__(self) -> None:
+        self._manifests: dict[Path, str] = {}
+        self._last: tuple[str, dict[str, FolderState], int] | None = None
+
+    def begin(self, snapshot: TreeSnapshot, copies: FileCopies, origin: ChangeOrigin, ended_file: str) -> Path:
+        """Write down that a command is about to run. Raises `OSError`."""
+        manifest = self._save(snapshot, copies)
+        record = RunningCommand(
+            origin,
+            snapshot.started,
+            tuple(map(os.fsencode, snapshot.scope.folders)),
+            manifest,
+            tuple(
+                (os.fsencode(path), watched.stamp, watched.source, watched.is_other, _encode(watched.missing_folders))
+                for path, watched in snapshot.paths.items()
+            ),
+            _encode(snapshot.manifest.unreached),
+            _encode(snapshot.manifest.unreadable),
+            os.fsencode(ended_file),
+        )
+        path = copies.folder / f"{RUNNING_PREFIX}{os.urandom(6).hex()}"
+        temporary = path.with_name(f"new-{path.name}")
+        temporary.write_bytes(msgspec.msgpack.encode(record))
+        os.replace(temporary, path)
+        self._manifests[path] = manifest
+        return path
+
+    def end(self, path: Path) -> None:
+        """Remove the record of a command whose changes are in the journal."""
+        self._manifests.pop(path, None)
+        with suppress(OSError):
+            path.unlink()
+
+    def _save(self, snapshot: TreeSnapshot, copies: FileCopies) -> str:
+        """Save the manifest of a snapshot, unless the last one that was saved is the same."""
+        if not snapshot.scope.folders:
+            return ""
+        folders = snapshot.manifest.folders
+        copied = copies.size
+        if self._last is not None and (copies.folder / self._last[0]).exists():
+            name, last, last_copied = self._last
+            if copied == last_copied and len(last) == len(folders) and all(map(_is_same, last.items(), folders.items())):
+                return name
+        name = next_manifest_name(copies.folder)
+        save_manifest(copies.folder, name, folders)
+        self._last = name, dict(folders), copied
+        remove_manifests(copies.folder, keep={name, *self._manifests.values()})
+        return name
+
+
+def recover_interrupted(
+    folder: Path, store: JournalStore, env: Mapping[str, str], notify: Callable[[str], None]
+) -> None:
+    """Record what commands changed whose process died. Raises `OSError`."""
+    for slot in slots(folder):
+        if not awaits_recovery(slot):
+            continue
+        lock = try_lock(slot)
+        if lock is None:
+            continue  # its process lives
+        copies = FileCopies(slot, lock)
+        try:
+            for path in sorted(slot.glob(f"{RUNNING_PREFIX}*")):
+                _recover(path, copies, store, env, notify)
+        finally:
+            copies.close()
+
+
+def _recover(
+    path: Path, copies: FileCopies, store: JournalStore, env: Mapping[str, str], notify: Callable[[str], None]
+) -> None:
+    try:
+        record = msgspec.msgpack.decode(path.read_bytes(), type=RunningCommand)
+    except msgspec.DecodeError:
+        path.unlink()
+        return
+    origin = record.origin
+    if any(entry.tool == origin.tool and entry.session == origin.session for entry in store.find(call=origin.call_id)):
+        path.unlink()  # it died after its changes were recorded
+        return
+    ended = _wait_for_end(os.fsdecode(record.ended_file))
+    changes = _find_changes(record, copies, env)
+    changes = _only_by_command(changes, ended)
+    if changes.changes or changes.uncovered:
+        store.record(changes.changes, msgspec.structs.replace(origin, uncovered=changes.uncovered))
+        from wieldy.search.format import display_path, escape_controls
+
+        names = [escape_controls(display_path(change.path)) for change in changes.changes]
+        listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        notify(f"{origin.tool} ({origin.call_id}) was interrupted by a crash; undo now covers what it changed: {listed}")
+    path.unlink()
+
+
+def _find_changes(record: RunningCommand, copies: FileCopies, env: Mapping[str, str]) -> TreeChanges:
+    folders = read_manifest(copies.folder / record.manifest) if record.manifest else {}
+    tops = tuple(map(os.fsdecode, record.folders))
+    if folders is None:
+        reason = "the process died while a command ran, and the record of the files before it is damaged"
+        return TreeChanges((), tuple(Uncovered(top, reason, False) for top in tops))
+    manifest = TreeManifest(record.started)
+    manifest.folders = folders
+    manifest.unreached = [os.fsdecode(path) for path in record.unreached]
+    manifest.unreadable = [os.fsdecode(path) for path in record.unreadable]
+    snapshot = TreeSnapshot(SnapshotScope(tops), manifest)
+    for path, stamp, source, is_other, missing in record.paths:
+        watched = WatchedPath(stamp, source, is_other, tuple(map(os.fsdecode, missing)))
+        snapshot.paths[os.fsdecode(path)] = watched
+    snapshots = TreeSnapshots(copies.folder.parent, env, SnapshotLimits(seconds=WALK_SECONDS))
+    snapshots.copies = copies
+    return snapshots.compare(snapshot, keep_rules=False)
+
+
+def _only_by_command(changes: TreeChanges, ended: int | None) -> TreeChanges:
+    """Leave out what changed after the last process of the command had ended."""
+    own: list[FileChange] = []
+    uncovered = list(changes.uncovered)
+    for change in changes.changes:
+        stamp = read_stamp(change.path) if change.after is not None else None
+        if stamp is None or (ended is not None and stamp.changed <= ended + CLOCK_TICK_NS):
+            own.append(change)
+        elif change.before is not None or ended is None:
+            reason = "it was changed after the process died, or by a command that outlived it"
+            uncovered.append(Uncovered(change.path, reason, False))
+    return TreeChanges(tuple(own), tuple(uncovered))
+
+
+def _wait_for_end(ended_file: str) -> int | None:
+    """When the last process of the command ended, in nanoseconds; None if the guardian has not said so."""
+    deadline = time.monotonic() + GUARDIAN_SECONDS
+    while ended_file and os.path.isdir(os.path.dirname(ended_file)):
+        try:
+            with open(ended_file, encoding="ascii") as file:
+                return int(file.read())
+        except (OSError, ValueError):
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(POLL_SECONDS)
+    return None
+
+
+def _is_same(one: tuple[str, FolderState], other: tuple[str, FolderState]) -> bool:
+    return one[0] == other[0] and one[1] is other[1]
+
+
+def _encode(paths: list[str] | tuple[str, ...]) -> tuple[bytes, ...]:
+    return tuple(map(os.fsencode, paths))

@@ -1,0 +1,360 @@
+"""The regular files of a tree at one moment, with what tells two states of a file apart: a walk that reads no content.
+
+A walk has a deadline. Folders that it did not reach are named, so that nobody takes them for unchanged.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from struct import Struct as BinaryStruct
+from typing import NamedTuple, TypeAlias
+
+from wieldy.search.ignore import VERSION_CONTROL, IgnoreRules, inside_repository, load_parent_rules
+
+# Where the content of a file can be had: an offset in the copies, the id of a git object, or nowhere.
+Source: TypeAlias = int | bytes | None
+
+# Clocks of file systems tick slowly: what was written this shortly before cannot be told from what came after.
+CLOCK_TICK_NS = 50_000_000
+# Entries of one folder that are looked at; the memory for more would be out of proportion.
+MAX_ENTRIES = 100_000
+CHECK_EVERY = 1024
+IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
+_IGNORED_NAMES = frozenset(VERSION_CONTROL)
+_STAMP = BinaryStruct("=5Q")
+STAMP_BYTES = _STAMP.size
+_WORD = (1 << 64) - 1
+
+
+class FileStamp(NamedTuple):
+    """What tells two states of a file apart without reading it. The kernel sets `changed` at every change of any kind."""
+
+    modified: int
+    changed: int
+    size: int
+    inode: int
+    mode: int
+
+    @property
+    def permissions(self) -> int:
+        return stat.S_IMODE(self.mode)
+
+
+class FolderState:
+    """One folder: its regular files that no ignore rule hides, with packed stamps, and its subfolders.
+
+    `listing` are all its entries. `fresh` are files that changed so shortly before that their stamp proves nothing.
+    `sources` says, in the order of `names`, where each content can be had; it is filled in after the walk.
+    """
+
+    __slots__ = (
+        "fresh",
+        "ignored",
+        "listing",
+        "names",
+        "others",
+        "parent_rules",
+        "partial",
+        "repository",
+        "rules",
+        "rules_key",
+        "sources",
+        "stamps",
+        "subfolders",
+    )
+
+    def __init__(self, listing: tuple[str, ...]) -> None:
+        self.listing = listing
+        self.ignored: frozenset[str] = frozenset()
+        self.names: tuple[str, ...] = ()
+        self.stamps = b""
+        self.subfolders: tuple[str, ...] = ()
+        self.others: tuple[tuple[str, int], ...] = ()
+        self.fresh: frozenset[str] = frozenset()
+        self.sources: list[Source] = []
+        self.partial = False
+        self.repository = ""
+        self.parent_rules: IgnoreRules | None = None
+        self.rules: IgnoreRules | None = None
+        self.rules_key: tuple[int, ...] = ()
+
+    def stamp(self, position: int) -> FileStamp:
+        return FileStamp(*_STAMP.unpack_from(self.stamps, position * STAMP_BYTES))
+
+    def packed(self, position: int) -> bytes:
+        return self.stamps[position * STAMP_BYTES : (position + 1) * STAMP_BYTES]
+
+    def positions(self) -> dict[str, int]:
+        return {name: position for position, name in enumerate(self.names)}
+
+    def same_files(self, other: FolderState) -> bool:
+        """Whether both have the same files in the same state, as far as stamps can tell."""
+        return self.stamps == other.stamps and self.names == other.names and self.others == other.others
+
+
+class TreeManifest:
+    """What a walk found. `unreached` are the folders that the deadline kept it from looking into."""
+
+    def __init__(self, started: int) -> None:
+        self.started = started
+        self.folders: dict[str, FolderState] = {}
+        self.unreached: list[str] = []
+        self.unreadable: list[str] = []
+
+    @property
+    def file_count(self) -> int:
+        return sum(len(folder.names) for folder in self.folders.values())
+
+
+class TreeWalker:
+    """Walks trees, and remembers from one walk to the next what the ignore rules said about unchanged folders."""
+
+    def __init__(self, env: Mapping[str, str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._env = env
+        self._clock = clock
+        self._top_rules: dict[str, IgnoreRules] = {}
+
+    def walk(
+        self,
+        tops: Iterable[str],
+        known: Mapping[str, FolderState],
+        deadline: float,
+        *,
+        first: str = "",
+        keep_rules: bool = False,
+        skip: Collection[str] = (),
+    ) -> TreeManifest:
+        """Look at the folders at and below `tops`, breadth first, beginning with the folder `first`.
+
+        `known` are the folders of an earlier walk; where a folder is as it was, the same object is returned again. With
+        `keep_rules` the ignore rules of `known` folders are used even if they have changed since. Folders in `skip` are left out.
+        """
+        manifest = TreeManifest(time.time_ns())
+        pending: deque[tuple[str, IgnoreRules | None, str]] = deque()
+        for top in tops:
+            rules = known[top].parent_rules if keep_rules and top in known else self._rules_above(top)
+            pending.append((top, rules, _repository_above(top)))
+        pending = self._begin_with(first, pending)
+        while pending:
+            path, rules, repository = pending.popleft()
+            if path in manifest.folders or path in skip:
+                continue
+            if self._clock() > deadline:
+                manifest.unreached.append(path)
+                manifest.unreached.extend(path for path, _, _ in pending if path not in manifest.folders)
+                break
+            try:
+                folder = self._scan(path, rules, repository, known.get(path), manifest.started, deadline, keep_rules)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                manifest.unreadable.append(path)
+                continue
+            manifest.folders[path] = folder
+            prefix = path.rstrip("/") + "/"
+            for name in folder.subfolders:
+                pending.append((prefix + name, folder.rules, folder.repository))
+        return manifest
+
+    def _rules_above(self, top: str) -> IgnoreRules:
+        """The rules that apply in a top folder; the same object as last time unless they have changed."""
+        rules = load_parent_rules(top, inside_repository(top), self._env)
+        if rules == self._top_rules.get(top):
+            return self._top_rules[top]
+        self._top_rules[top] = rules
+        return rules
+
+    def _begin_with(
+        self, first: str, pending: deque[tuple[str, IgnoreRules | None, str]]
+    ) -> deque[tuple[str, IgnoreRules | None, str]]:
+        """Put a folder below one of the pending ones in front, with the rules that apply to it. None if it is ignored."""
+        for top, rules, repository in pending:
+            if first == top or not first.startswith(top.rstrip("/") + "/"):
+                continue
+            path = top
+            for name in first[len(top.rstrip("/")) + 1 :].split("/"):
+                present = {kind for kind in (*IGNORE_FILES, ".git") if os.path.lexists(f"{path}/{kind}")}
+                rules = rules.enter(path, present) if rules is not None else None
+                repository = path if ".git" in present else repository
+                path = f"{path.rstrip('/')}/{name}"
+                if name in _IGNORED_NAMES or (rules is not None and rules.ignores(path, True)):
+                    return pending
+            return deque([(first, rules, repository), *pending])
+        return pending
+
+    def _scan(
+        self,
+        path: str,
+        rules: IgnoreRules | None,
+        repository: str,
+        known: FolderState | None,
+        started: int,
+        deadline: float,
+        keep_rules: bool,
+    ) -> FolderState:
+        with os.scandir(path) as scan:
+            entries = list(islice(scan, MAX_ENTRIES + 1))
+        is_cut = len(entries) > MAX_ENTRIES
+        listing = tuple([entry.name for entry in entries])
+        folder = FolderState(known.listing if known is not None and known.listing == listing else listing)
+        folder.partial = is_cut
+        folder.repository = path if ".git" in listing else repository
+        _apply_rules(folder, path, rules, known, entries, keep_rules)
+        ignored = folder.ignored
+        names: list[str] = []
+        values: list[int] = []
+        subfolders: list[str] = []
+        others: list[tuple[str, int]] = []
+        newest = 0
+        for count, entry in enumerate(entries):
+            name = entry.name
+            if name in ignored:
+                continue
+            if count % CHECK_EVERY == CHECK_EVERY - 1 and self._clock() > deadline:
+                folder.partial = True
+                break
+            try:
+                if entry.is_file(follow_symlinks=False):
+                    status = entry.stat(follow_symlinks=False)
+                    changed = status.st_ctime_ns
+                    if changed > newest:
+                        newest = changed
+                    names.append(name)
+                    values += (status.st_mtime_ns, changed, status.st_size, status.st_ino, status.st_mode)
+                elif entry.is_dir(follow_symlinks=False):
+                    subfolders.append(name)
+                else:
+                    others.append((name, entry.stat(follow_symlinks=False).st_ctime_ns))
+            except OSError:
+                continue  # gone since the folder was listed
+        folder.names = folder.listing if len(names) == len(folder.listing) else tuple(names)
+        folder.stamps = _pack(values)
+        folder.subfolders = tuple(subfolders)
+        folder.others = tuple(others)
+        if newest > started - CLOCK_TICK_NS:
+            limit = started - CLOCK_TICK_NS
+            folder.fresh = frozenset(name for name, changed in zip(names, values[1::5], strict=True) if changed > limit)
+        return _reuse(folder, known)
+
+
+def _apply_rules(
+    folder: FolderState,
+    path: str,
+    rules: IgnoreRules | None,
+    known: FolderState | None,
+    entries: list[os.DirEntry[str]],
+    keep_rules: bool,
+) -> None:
+    """Find out which entries are ignored, or take what is known about a folder that is listed as before."""
+    folder.parent_rules = rules
+    if keep_rules and known is not None:
+        folder.rules, folder.rules_key, folder.parent_rules = known.rules, known.rules_key, known.parent_rules
+    elif rules is not None:
+        folder.rules_key = _ignore_file_times(path, folder.listing)
+        if known is not None and known.parent_rules is rules and known.rules_key == folder.rules_key:
+            folder.rules = known.rules
+        else:
+            folder.rules = rules.enter(path, folder.listing)
+    in_force = folder.rules
+    if known is not None and known.rules is in_force and known.listing is folder.listing:
+        folder.ignored = known.ignored
+        return
+    ignored = {name for name in VERSION_CONTROL if name in folder.listing}
+    if in_force is not None and (in_force.user_excludes is not None or any(in_force.chains)):
+        ignored.update(
+            entry.name for entry in entries if in_force.ignores(entry.path, entry.is_dir(follow_symlinks=False))
+        )
+    folder.ignored = frozenset(ignored)
+
+
+def _reuse(folder: FolderState, known: FolderState | None) -> FolderState:
+    """The known state if it is the same; else the new one, with the sources of files that are as they were."""
+    if known is None:
+        folder.sources = [None] * len(folder.names)
+        return folder
+    if (
+        not known.fresh
+        and not folder.fresh
+        and folder.same_files(known)
+        and folder.subfolders == known.subfolders
+        and folder.ignored is known.ignored
+        and folder.rules is known.rules
+        and folder.parent_rules is known.parent_rules
+        and folder.repository == known.repository
+        and folder.partial == known.partial
+    ):
+        return known
+    if not known.fresh and not folder.fresh and folder.same_files(known):
+        folder.sources = known.sources
+        return folder
+    positions = known.positions()
+    folder.sources = [None] * len(folder.names)
+    for position, name in enumerate(folder.names):
+        old = positions.get(name)
+        if (
+            old is not None
+            and name not in known.fresh
+            and name not in folder.fresh
+            and known.packed(old) == folder.packed(position)
+        ):
+            folder.sources[position] = known.sources[old]
+    return folder
+
+
+def _ignore_file_times(path: str, listing: tuple[str, ...]) -> tuple[int, ...]:
+    """When the ignore files of a folder changed, so that they need not be read again."""
+    files = [name for name in IGNORE_FILES if name in listing]
+    if ".git" in listing:
+        files.append(".git/info/exclude")
+    times = []
+    for name in files:
+        try:
+            times.append(os.stat(f"{path}/{name}").st_ctime_ns)
+        except OSError:
+            times.append(0)
+    return tuple(times)
+
+
+def _repository_above(folder: str) -> str:
+    """The nearest folder above with a `.git`; empty where there is none."""
+    while (parent := os.path.dirname(folder)) != folder:
+        folder = parent
+        if os.path.lexists(os.path.join(folder, ".git")):
+            return folder
+    return ""
+
+
+def _pack(values: list[int]) -> bytes:
+    try:
+        return array("Q", values).tobytes()
+    except OverflowError:  # times before 1970
+        return array("Q", [value & _WORD for value in values]).tobytes()
+
+
+def read_stamp(path: str) -> FileStamp | None:
+    """The stamp of a regular file; None for anything else."""
+    try:
+        return stamp_of(os.lstat(path))
+    except (OSError, ValueError):
+        return None
+
+
+def stamp_of(status: os.stat_result) -> FileStamp | None:
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    values = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode)
+    return FileStamp(*(value & _WORD for value in values))
+
+
+def iter_files(folders: Mapping[str, FolderState]) -> Iterator[tuple[str, FolderState, int]]:
+    """Path, folder and position of every file."""
+    for path, folder in folders.items():
+        prefix = path.rstrip("/") + "/"
+        for position, name in enumerate(folder.names):
+            yield prefix + name, folder, position
