@@ -139,7 +139,7 @@ class Toolbox(SessionUndo):
     async def __aenter__(self) -> Self:
         self._require_open()
         self._live.start_servers()
-        if os.path.exists(journal_path(self.workspace)):
+        if journal_path(self.workspace).parent.exists():
             await self.workspace.services.journal.start()  # recovers what a crash left half done
         return self
 

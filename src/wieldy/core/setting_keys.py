@@ -148,6 +148,12 @@ KEYS: tuple[SettingKey, ...] = (
         "bash.backgroundOnTimeout", "boolean", False, "A command that takes too long goes on in the background."
     ),
     SettingKey("bash.snapshot", "boolean", True, "Record what a command changes, so that it can be undone."),
+    SettingKey(
+        "bash.snapshotSeconds",
+        "number",
+        0.4,
+        "Seconds for each of the two looks at the project around a command. Undo does not cover what they do not reach.",
+    ),
     SettingKey("bash.keepEnv", "strings", [], "Variables that commands get although they look like secrets."),
     SettingKey(
         "bash.separateStderr", "boolean", False, "Capture stderr apart; the order of both streams is then approximate."
@@ -170,7 +176,9 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("journal.maxAgeDays", "integer", 30, "Days that undo is kept."),
     SettingKey("journal.maxBytes", "integer", 1 << 30, "Bytes that undo may take."),
     _open("respectGitignore", "boolean", True, "Leave ignored files out of searches."),
-    SettingKey("cleanupPeriodDays", "integer", None, "Days that sessions are kept."),
+    SettingKey(
+        "cleanupPeriodDays", "integer", None, "Days that sessions are kept after their last use; default: for ever."
+    ),
 )
 
 

@@ -108,19 +108,26 @@ class Bash(Tool):
         confine, sandbox_notice = await _confinement(args, analysis, ctx)
         notices += [sandbox_notice] if sandbox_notice else []
         neutral_env = await _neutral_environment(analysis, workspace)
-        if args.get("run_in_background"):
-            shells = _background(workspace)
-            yield _started_output(shells.start(command, cwd=cwd, extra_env=neutral_env, confine=confine), notices)
-            return
         read_only = analysis.verdict == "read_only"
-        snapshot = None if read_only else await _take_snapshot(analysis, workspace)
-        shell = workspace.services.shells.start(
-            command,
-            cwd=cwd,
-            extra_env=neutral_env,
-            confine=confine,
-            keeps_directory=read_only and all(part.program != "cd" for part in analysis.parts),
-        )
+        if args.get("run_in_background"):
+            shell_id = _background(workspace).start(command, cwd=cwd, extra_env=neutral_env, confine=confine)
+            if not read_only and _undo_is_on(workspace):
+                notices.append(await _record_background(ctx))
+            yield _started_output(shell_id, notices)
+            return
+        snapshot = None if read_only else await _take_snapshot(analysis, ctx)
+        try:
+            shell = workspace.services.shells.start(
+                command,
+                cwd=cwd,
+                extra_env=neutral_env,
+                confine=confine,
+                keeps_directory=read_only and all(part.program != "cd" for part in analysis.parts),
+            )
+        except ToolFailure:
+            if snapshot:
+                await snapshot.record_changes()
+            raise
         timeout = _timeout_ms(args.get("timeout"), workspace) / 1000
         run = ForegroundRun(shell, command, timeout, cwd, tuple(notices), confine is not None)
         try:
@@ -136,7 +143,7 @@ class Bash(Tool):
             if not shell.exit.done() and not shell.in_background:
                 await _interrupt(run, workspace)
             if snapshot:
-                await snapshot.record_changes(ctx.call_id, "Bash", ctx.message_id)
+                await snapshot.record_changes()
 
 
 bash = Bash()
@@ -306,22 +313,50 @@ async def _neutral_environment(analysis: Analysis, workspace: Workspace) -> dict
     return local | await in_thread(neutral_git_environment, *folders, surrounding=workspace.env)
 
 
-async def _take_snapshot(analysis: Analysis, workspace: Workspace) -> CommandSnapshot | None:
+async def _take_snapshot(analysis: Analysis, ctx: ToolContext) -> CommandSnapshot | None:
     """Snapshot what the command may write, for undo; None if undo is off."""
-    if not workspace.setting("journal.enabled") or not workspace.setting("bash.snapshot"):
+    workspace = ctx.workspace
+    if not _undo_is_on(workspace):
         return None
     from wieldy.files.journal.command_snapshots import CommandSnapshot
 
     written = tuple(effect.path for effect in analysis.effects if isinstance(effect, Writes))
-    return await CommandSnapshot.take(workspace, written if analysis.verdict == "known" else workspace.roots)
+    return await CommandSnapshot.take(
+        workspace,
+        written if analysis.verdict == "known" else None,
+        call_id=ctx.call_id,
+        tool="Bash",
+        turn=ctx.message_id,
+        ended_file=workspace.services.shells.guardian.ended_file,
+    )
+
+
+def _undo_is_on(workspace: Workspace) -> bool:
+    return bool(workspace.setting("journal.enabled") and workspace.setting("bash.snapshot"))
 
 
 async def _add_changes(output: Output, snapshot: CommandSnapshot | None, ctx: ToolContext) -> Output:
     if snapshot is None:
         return output
-    await snapshot.record_changes(ctx.call_id, "Bash", ctx.message_id)
-    content = f"{output.content}\n[{snapshot.problem}]" if snapshot.problem else output.content
-    return Output(content, {**output.data, "changedFiles": list(snapshot.changed_paths)}, output.is_error)
+    from wieldy.files.journal.entries import Uncovered
+
+    reason = "the command goes on in the background, and nobody watches what it changes there"
+    goes_on = output.data.get("backgroundTaskId") is not None
+    await snapshot.record_changes((Uncovered(ctx.workspace.root, reason, False),) if goes_on else ())
+    content = "\n".join((str(output.content), *(f"[{note}]" for note in snapshot.notes))).lstrip("\n")
+    uncovered = [{"path": each.path, "reason": each.reason, "changed": each.changed} for each in snapshot.uncovered]
+    data = {**output.data, "changedFiles": list(snapshot.changed_paths), "uncovered": uncovered}
+    return Output(content, data, output.is_error)
+
+
+async def _record_background(ctx: ToolContext) -> str:
+    """Record that undo does not cover a command in the background; returns a notice."""
+    from wieldy.files.journal.command_snapshots import record_unwatched
+    from wieldy.files.journal.entries import Uncovered
+
+    uncovered = Uncovered(ctx.workspace.root, "nobody watches what a command in the background changes", False)
+    await record_unwatched(ctx.workspace, uncovered, call_id=ctx.call_id, tool="Bash", turn=ctx.message_id)
+    return "undo does not cover what it changes"
 
 
 def _drop_redundant_cd(command: str, cwd: str) -> str:

@@ -112,7 +112,7 @@ class CommandSnapshot:
     def _begin(self, ended_file: str) -> None:
         assert self._snapshot is not None
         if self._service.trees.copies is not None:
-            with suppress(OSError):  # then the command is not recorded if this process dies
+            with suppress(OSError, ValueError):  # then the command is not recorded if this process dies
                 self._record = self._service.running.begin(
                     self._snapshot, self._service.trees.copies, self._origin, ended_file
                 )
@@ -126,7 +126,9 @@ class CommandSnapshot:
         return TreeChanges(changes.changes, uncovered)
 
 
-async def record_unwatched(workspace: Workspace, uncovered: Uncovered, *, call_id: str, tool: str, turn: str | None) -> None:
+async def record_unwatched(
+    workspace: Workspace, uncovered: Uncovered, *, call_id: str, tool: str, turn: str | None
+) -> None:
     """Record that nobody watches what a command changes."""
     journal = workspace.services.journal
     origin = ChangeOrigin(journal.session, call_id, tool, turn, kind="command", uncovered=(uncovered,))
@@ -147,7 +149,8 @@ def limit_uncovered(uncovered: Sequence[Uncovered]) -> tuple[Uncovered, ...]:
 def _scope(workspace: Workspace, written: Sequence[str] | None) -> SnapshotScope:
     if written is None:
         return SnapshotScope(workspace.roots, first=workspace.cwd)
-    folders, paths = [], []
+    folders: list[str] = []
+    paths: list[str] = []
     for path in written:
         real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         is_folder = os.path.isdir(path) and not os.path.islink(path)

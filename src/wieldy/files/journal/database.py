@@ -98,7 +98,8 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     """,
     """
-    UPDATE entries SET coverage = '[]';  -- from now on a JSON array of [path, reason, changed]
+    UPDATE entries SET coverage = '[]';  -- from now on a JSON array of [path, reason, changed, state]
+    ALTER TABLE entries ADD COLUMN known INTEGER NOT NULL DEFAULT 1;  -- 0: no change is known, only that nobody watched
     DROP TABLE snapshot_files;  -- copies are kept in files beside the database
     """,
 )

@@ -31,11 +31,15 @@ class FileChange(Struct, frozen=True):
 
 
 class Uncovered(Struct, frozen=True):
-    """A path that a command changed, or may have changed (`changed` is false), and that undo cannot restore."""
+    """A path that a command changed, or may have changed (`changed` is false), and that undo cannot restore.
+
+    `state` identifies the state the command left it in, where that is known.
+    """
 
     path: str
     reason: str
     changed: bool = True
+    state: str = ""
 
 
 class ChangeOrigin(Struct, frozen=True):

@@ -49,10 +49,9 @@ class FileCopies:
         """Hand everything to the system, so that it outlives this process."""
         data, self._buffer = self._buffer, bytearray()
         position, self._written = self._written, self._written + len(data)  # an offset is never used twice
-        with memoryview(data) as rest:
-            while rest:
-                count = os.pwrite(self._fd, rest, position)
-                position, rest = position + count, rest[count:]
+        done = 0
+        while done < len(data):
+            done += os.pwrite(self._fd, data[done:] if done else data, position + done)
 
     def read(self, offset: int, size: int) -> bytes:
         """The content of `size` bytes at an offset, verified."""

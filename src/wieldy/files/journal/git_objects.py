@@ -25,7 +25,9 @@ _HEADER = BinaryStruct(">4sII")
 _ENTRY = BinaryStruct(">10I20sH")
 _WORD = 0xFFFFFFFF
 _CONVERTING_CONFIG = r"^(core\.(autocrlf|attributesfile)|extensions\.(partialclone|objectformat)|remote\..*\.promisor)$"
-_CONVERTING_ATTRIBUTE = re.compile(r"(?:^|\s)(?:filter|working-tree-encoding|ident|eol=crlf|text=crlf|crlf|\[attr\])", re.I)
+_CONVERTING_ATTRIBUTE = re.compile(
+    r"(?:^|\s)(?:filter|working-tree-encoding|ident|eol=crlf|text=crlf|crlf|\[attr\])", re.I
+)
 
 
 class GitIndex:
@@ -76,7 +78,11 @@ def load_index(root: str, env: Mapping[str, str], attribute_files: Iterable[str]
             data = file.read()
     except OSError:
         return None
-    if len(data) < _HEADER.size or _HEADER.unpack_from(data)[0] != b"DIRC" or _HEADER.unpack_from(data)[1] not in (2, 3):
+    if (
+        len(data) < _HEADER.size
+        or _HEADER.unpack_from(data)[0] != b"DIRC"
+        or _HEADER.unpack_from(data)[1] not in (2, 3)
+    ):
         return None
     index = GitIndex(root, data, status.st_mtime_ns)
     for path in (*attribute_files, f"{common}/info/attributes"):
@@ -94,7 +100,13 @@ def read_objects(root: str, object_ids: Iterable[bytes], env: Mapping[str, str])
     command = ["git", "-c", "core.fsmonitor=false", "cat-file", "--batch", "--buffer"]
     try:
         done = subprocess.run(
-            command, cwd=root, env=_environment(env), input=requests, capture_output=True, timeout=GIT_SECONDS, check=False
+            command,
+            cwd=root,
+            env=_environment(env),
+            input=requests,
+            capture_output=True,
+            timeout=GIT_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return

@@ -57,6 +57,8 @@ class RunningCommands:
 
     def begin(self, snapshot: TreeSnapshot, copies: FileCopies, origin: ChangeOrigin, ended_file: str) -> Path:
         """Write down that a command is about to run. Raises `OSError`."""
+        with suppress(OSError):
+            os.unlink(ended_file)  # of a process that died earlier in the same session
         manifest = self._save(snapshot, copies)
         record = RunningCommand(
             origin,
@@ -92,7 +94,11 @@ class RunningCommands:
         copied = copies.size
         if self._last is not None and (copies.folder / self._last[0]).exists():
             name, last, last_copied = self._last
-            if copied == last_copied and len(last) == len(folders) and all(map(_is_same, last.items(), folders.items())):
+            if (
+                copied == last_copied
+                and len(last) == len(folders)
+                and all(map(_is_same, last.items(), folders.items()))
+            ):
                 return name
         name = next_manifest_name(copies.folder)
         save_manifest(copies.folder, name, folders)
@@ -140,7 +146,9 @@ def _recover(
 
         names = [escape_controls(display_path(change.path)) for change in changes.changes]
         listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        notify(f"{origin.tool} ({origin.call_id}) was interrupted by a crash; undo now covers what it changed: {listed}")
+        notify(
+            f"{origin.tool} ({origin.call_id}) was interrupted by a crash; undo now covers what it changed: {listed}"
+        )
     path.unlink()
 
 

@@ -49,6 +49,7 @@ class Journal:
             home / "journal",
             max_age_days=workspace.setting("journal.maxAgeDays"),
             max_bytes=workspace.setting("journal.maxBytes"),
+            session_days=workspace.setting("cleanupPeriodDays"),
         )
 
     async def start(self) -> None:

@@ -1,29 +1,42 @@
-"""How long the journal remembers: the oldest entries go when they are too old, or when a journal is too large."""
+"""How long wieldy remembers: journal entries go when they are too old or a journal is too large, sessions when they are old."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from wieldy.files.journal.file_copies import awaits_recovery, slots, try_lock
 from wieldy.files.journal.paths import DATABASE_NAME
 from wieldy.files.journal.store import JournalStore
 
 DAY = 86_400.0
 STAMP_NAME = "swept"
+TRANSCRIPT_NAME = "transcript.jsonl"
 # Entries go in steps of this fraction until a journal is small enough.
 STEP = 0.1
+# Copies of files around commands save time, nothing more.
+COPIES_DAYS = 7
 
 
 class Retention:
-    """Sweeps the journals of all projects, at most once a day."""
+    """Sweeps the journals of all projects, and old sessions, at most once a day. Without `session_days` sessions stay."""
 
     def __init__(
-        self, folder: Path, *, max_age_days: int = 30, max_bytes: int = 1 << 30, clock: Callable[[], float] = time.time
+        self,
+        folder: Path,
+        *,
+        max_age_days: int = 30,
+        max_bytes: int = 1 << 30,
+        session_days: int | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._folder = folder
+        self._session_days = session_days
         self._max_age = max_age_days * DAY
         self._max_bytes = max_bytes
         self._clock = clock
@@ -49,10 +62,13 @@ class Retention:
         return True
 
     def sweep(self) -> None:
-        """Drop what exceeds age or size in each project's journal, and give the space back."""
+        """Drop what exceeds age or size in each project's journal, and give the space back. Remove old sessions."""
+        if self._session_days is not None:
+            remove_old_sessions(self._folder.parent / "sessions", self._clock() - self._session_days * DAY)
         with suppress(OSError):
             for folder in sorted(path for path in self._folder.iterdir() if path.is_dir()):
                 self._remove_old_format(folder)
+                self._remove_old_copies(folder)
                 if (folder / DATABASE_NAME).exists():
                     store = JournalStore(folder / DATABASE_NAME, replace_unusable=False)
                     with suppress(OSError):
@@ -61,9 +77,6 @@ class Retention:
 
     def _sweep(self, store: JournalStore) -> None:
         deleted = store.delete_entries("time < ?", self._clock() - self._max_age)
-        if not store.find(active_only=False, limit=1) or store.used_bytes() > self._max_bytes:
-            store.forget_snapshots()
-            deleted += 1
         while store.used_bytes() > self._max_bytes:
             # The newest entry always stays.
             oldest = f"id <= (SELECT min(id) + (max(id) - min(id)) * {STEP} FROM entries) AND id < (SELECT max(id) FROM entries)"
@@ -73,9 +86,48 @@ class Retention:
         if deleted:
             store.database.reclaim_space()
 
+    def _remove_old_copies(self, folder: Path) -> None:
+        """Remove copies of files that no process has used for days; one that works in the project makes them anew."""
+        for slot in slots(folder / "snapshots"):
+            with suppress(OSError):
+                if self._clock() - (slot / "copies").stat().st_mtime < COPIES_DAYS * DAY or awaits_recovery(slot):
+                    continue
+                if (lock := try_lock(slot)) is not None:
+                    for path in slot.iterdir():
+                        path.unlink()
+                    os.close(lock)
+
     def _remove_old_format(self, folder: Path) -> None:
         """Remove the journal files that versions before the database wrote."""
         for path in folder.glob("*.journal"):
             with suppress(OSError):
                 if self._clock() - path.stat().st_mtime > self._max_age:
                     path.unlink()
+
+
+def remove_old_sessions(folder: Path, before: float) -> None:
+    """Remove the sessions below a folder that nobody has used since a time, and that are not open."""
+    with suppress(OSError):
+        for session in [path for path in folder.iterdir() if path.is_dir()]:
+            with suppress(OSError):
+                if _last_use(session) < before and not _is_open(session / TRANSCRIPT_NAME):
+                    shutil.rmtree(session)
+
+
+def _last_use(session: Path) -> float:
+    return max(path.stat().st_mtime for path in (session, *session.iterdir()))
+
+
+def _is_open(transcript: Path) -> bool:
+    """Whether a process has the transcript locked."""
+    try:
+        descriptor = os.open(transcript, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

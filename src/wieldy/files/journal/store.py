@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import astuple
+
 from wieldy.core.errors import WieldyError
 from wieldy.files.journal.database import JournalDatabase
 from wieldy.files.journal.entries import (
@@ -117,9 +119,13 @@ class JournalStore:
         turn: str | None = None,
         since: float | None = None,
         ids: Collection[int] | None = None,
+        known_only: bool = False,
         limit: int | None = None,
     ) -> list[JournalEntry]:
-        """The newest `limit` completed entries that fit, oldest first. `call` is the id of a call or of an entry."""
+        """The newest `limit` completed entries that fit, oldest first. `call` is the id of a call or of an entry.
+
+        `known_only` leaves out commands of which no change is known, only that nobody watched.
+        """
         if not self.database.exists:
             return []
         conditions, values = ["state='done'"], list[Any]()
@@ -140,6 +146,8 @@ class JournalStore:
             require("turn=?", _to_column(turn))
         if since is not None:
             require("time>=?", since)
+        if known_only:
+            require("known")
         if ids is not None:
             require(f"id IN ({_marks(ids)})", *ids)
         return self.database.read(lambda db: _load(db, " AND ".join(conditions), values, limit))
@@ -218,8 +226,8 @@ class JournalStore:
         def insert(db: sqlite3.Connection) -> int:
             _insert_contents(db, contents, compressed)
             entry_id = db.execute(
-                "INSERT INTO entries (kind, session, call_id, tool, turn, time, coverage, state, active) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO entries (kind, session, call_id, tool, turn, time, coverage, state, active, known) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     origin.kind,
                     _to_column(origin.session),
@@ -227,9 +235,10 @@ class JournalStore:
                     _to_column(origin.tool),
                     _to_column(origin.turn),
                     self._clock(),
-                    json.dumps([(each.path, each.reason, each.changed) for each in origin.uncovered]),
+                    json.dumps([astuple(each) for each in origin.uncovered]),
                     state,
                     state == "done",
+                    not origin.uncovered or bool(files) or any(each.changed for each in origin.uncovered),
                 ),
             ).lastrowid
             assert entry_id is not None

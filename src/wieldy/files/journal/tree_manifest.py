@@ -130,24 +130,24 @@ class TreeWalker:
         keep_rules: bool = False,
         skip: Collection[str] = (),
     ) -> TreeManifest:
-        """Look at the folders at and below `tops`, breadth first, beginning with the folder `first`.
+        """Look at the folders at and below `tops`, breadth first; at the folder `first` and those below it before others.
 
         `known` are the folders of an earlier walk; where a folder is as it was, the same object is returned again. With
         `keep_rules` the ignore rules of `known` folders are used even if they have changed since. Folders in `skip` are left out.
         """
         manifest = TreeManifest(time.time_ns())
+        preferred: deque[tuple[str, IgnoreRules | None, str]] = deque()
         pending: deque[tuple[str, IgnoreRules | None, str]] = deque()
         for top in tops:
             rules = known[top].parent_rules if keep_rules and top in known else self._rules_above(top)
             pending.append((top, rules, _repository_above(top)))
-        pending = self._begin_with(first, pending)
-        while pending:
-            path, rules, repository = pending.popleft()
+        while queue := preferred or pending:
+            path, rules, repository = queue.popleft()
             if path in manifest.folders or path in skip:
                 continue
             if self._clock() > deadline:
-                manifest.unreached.append(path)
-                manifest.unreached.extend(path for path, _, _ in pending if path not in manifest.folders)
+                rest = (path, *(path for path, _, _ in (*preferred, *pending)))
+                manifest.unreached = [path for path in rest if path not in manifest.folders and path not in skip]
                 break
             try:
                 folder = self._scan(path, rules, repository, known.get(path), manifest.started, deadline, keep_rules)
@@ -159,7 +159,9 @@ class TreeWalker:
             manifest.folders[path] = folder
             prefix = path.rstrip("/") + "/"
             for name in folder.subfolders:
-                pending.append((prefix + name, folder.rules, folder.repository))
+                below = prefix + name
+                is_first = first and (f"{first}/".startswith(f"{below}/") or below.startswith(f"{first}/"))
+                (preferred if is_first else pending).append((below, folder.rules, folder.repository))
         return manifest
 
     def _rules_above(self, top: str) -> IgnoreRules:
@@ -169,24 +171,6 @@ class TreeWalker:
             return self._top_rules[top]
         self._top_rules[top] = rules
         return rules
-
-    def _begin_with(
-        self, first: str, pending: deque[tuple[str, IgnoreRules | None, str]]
-    ) -> deque[tuple[str, IgnoreRules | None, str]]:
-        """Put a folder below one of the pending ones in front, with the rules that apply to it. None if it is ignored."""
-        for top, rules, repository in pending:
-            if first == top or not first.startswith(top.rstrip("/") + "/"):
-                continue
-            path = top
-            for name in first[len(top.rstrip("/")) + 1 :].split("/"):
-                present = {kind for kind in (*IGNORE_FILES, ".git") if os.path.lexists(f"{path}/{kind}")}
-                rules = rules.enter(path, present) if rules is not None else None
-                repository = path if ".git" in present else repository
-                path = f"{path.rstrip('/')}/{name}"
-                if name in _IGNORED_NAMES or (rules is not None and rules.ignores(path, True)):
-                    return pending
-            return deque([(first, rules, repository), *pending])
-        return pending
 
     def _scan(
         self,
@@ -211,7 +195,6 @@ class TreeWalker:
         values: list[int] = []
         subfolders: list[str] = []
         others: list[tuple[str, int]] = []
-        newest = 0
         for count, entry in enumerate(entries):
             name = entry.name
             if name in ignored:
@@ -222,11 +205,14 @@ class TreeWalker:
             try:
                 if entry.is_file(follow_symlinks=False):
                     status = entry.stat(follow_symlinks=False)
-                    changed = status.st_ctime_ns
-                    if changed > newest:
-                        newest = changed
                     names.append(name)
-                    values += (status.st_mtime_ns, changed, status.st_size, status.st_ino, status.st_mode)
+                    values += (
+                        status.st_mtime_ns,
+                        status.st_ctime_ns,
+                        status.st_size,
+                        status.st_ino,
+                        status.st_mode,
+                    )
                 elif entry.is_dir(follow_symlinks=False):
                     subfolders.append(name)
                 else:
@@ -237,8 +223,8 @@ class TreeWalker:
         folder.stamps = _pack(values)
         folder.subfolders = tuple(subfolders)
         folder.others = tuple(others)
-        if newest > started - CLOCK_TICK_NS:
-            limit = started - CLOCK_TICK_NS
+        limit = started - CLOCK_TICK_NS
+        if max(values[1::5], default=0) > limit:
             folder.fresh = frozenset(name for name, changed in zip(names, values[1::5], strict=True) if changed > limit)
         return _reuse(folder, known)
 
@@ -350,6 +336,15 @@ def stamp_of(status: os.stat_result) -> FileStamp | None:
         return None
     values = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode)
     return FileStamp(*(value & _WORD for value in values))
+
+
+def path_state(path: str) -> str:
+    """What identifies the state of a path, whatever is there."""
+    try:
+        status = os.lstat(path)
+    except (OSError, ValueError):
+        return "gone"
+    return f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_size} {status.st_ino}"
 
 
 def iter_files(folders: Mapping[str, FolderState]) -> Iterator[tuple[str, FolderState, int]]:

@@ -33,11 +33,14 @@ from wieldy.files.journal.tree_manifest import (
     TreeManifest,
     TreeWalker,
     iter_files,
+    path_state,
     read_stamp,
     stamp_of,
 )
 
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+# No kernel's clock for time stamps ticks more slowly.
+KERNEL_TICK_NS = 11_000_000
 # So few files are read faster than git's index.
 FEW_FILES = 200
 FEW_BYTES = 4 << 20
@@ -95,6 +98,7 @@ class TreeSnapshot:
         self.uncopied: list[_Candidate] = []
         self.copy_problem = ""
         self.seconds = 0.0
+        self.finished = 0
 
     @property
     def started(self) -> int:
@@ -132,6 +136,7 @@ class TreeSnapshots:
         self._walker = TreeWalker(env, clock)
         self._known: dict[str, FolderState] = {}
         self._room = 0
+        self._is_full = False
         self._in_use = 0  # snapshots whose command is running
         self._lock = threading.Lock()  # subagents use the same service
 
@@ -146,6 +151,8 @@ class TreeSnapshots:
             snapshot.copy_problem = problem
             snapshot.seconds = self._clock() - begun
             self._remember(manifest, scope.folders)
+            if self._is_full and not self._in_use and self.copies is not None:
+                self._compact(self.copies)
             self._in_use += 1
             for path in scope.paths:
                 self._watch_path(path, snapshot)
@@ -158,6 +165,8 @@ class TreeSnapshots:
                     self.copies.flush()
                 except OSError as error:
                     snapshot.copy_problem = error.strerror or "could not be copied"
+            _wait_for_tick(snapshot)
+            snapshot.finished = time.time_ns()
             return snapshot
 
     def copy_more(self, snapshot: TreeSnapshot, stop: threading.Event) -> None:
@@ -209,13 +218,12 @@ class TreeSnapshots:
                 self._room = self.limits.copied_bytes - self.copies.size
             except OSError as error:
                 return error.strerror or str(error)
-        if self._room < self.limits.copied_bytes // 8 and not self._in_use:
-            self._compact(self.copies)
         return ""
 
     def _compact(self, copies: FileCopies) -> None:
-        """Drop copies of states that files are no longer in."""
+        """Drop copies of states that files are no longer in, where they take up much of the room."""
         live = self._live_copies()
+        self._is_full = False
         if sum(live.values()) < 0.75 * copies.size:
             remove_manifests(copies.folder)
             moved = copies.compact(live)
@@ -321,6 +329,7 @@ class TreeSnapshots:
         if candidate.folder.sources[candidate.position] is not None:
             return True
         if candidate.size > self._room:
+            self._is_full = True
             return False
         assert self.copies is not None
         self.reads += 1
@@ -462,6 +471,8 @@ class _Comparison:
             elif name in old.fresh or old.packed(old_position) != new.packed(position):
                 before = old.stamp(old_position)
                 source = self._source(prefix + name, old, old_position)
+                if source is None and before == now and before.changed < self._before.finished - KERNEL_TICK_NS:
+                    continue
                 self._changed.append(_Changed(prefix + name, before, source, old.repository, now, new, position))
         if new.partial:
             return
@@ -489,7 +500,7 @@ class _Comparison:
         unknown = (
             path in before.unreadable
             or (parent is not None and parent.partial)
-            or (parent is not None and os.path.basename(path) in parent.listing)
+            or (parent is not None and os.path.basename(path) in (*parent.subfolders, *parent.ignored))
         )
         prefix = path.rstrip("/") + "/"
         if unknown:
@@ -543,9 +554,11 @@ class _Comparison:
         before = self._before.manifest
         seconds = f"{self._limits.seconds:g} s"
         for path in before.unreached:
-            self._name(path, f"not looked at: the project has more files than {seconds} allow", changed=False)
+            self._name(path, f"not looked at: more files than {seconds} allow, see bash.snapshotSeconds", changed=False)
         for path in self.now.unreached:
-            self._name(path, f"not looked at again: the project has more files than {seconds} allow", changed=False)
+            self._name(
+                path, f"not looked at again: more files than {seconds} allow, see bash.snapshotSeconds", changed=False
+            )
         for path in self.now.unreadable:
             self._name(path, "cannot be read", changed=False)
         for path, folder in before.folders.items():
@@ -560,7 +573,7 @@ class _Comparison:
             assert changed.before is not None
             size = changed.before.size + (changed.now.size if changed.now else 0)
             if changed.source is None:
-                self._name(changed.path, self._why_no_copy(changed))
+                self._name(changed.path, self._why_no_copy(changed), changed=changed.now != changed.before)
             elif size > room or count >= self._limits.changed_files:
                 self._name(changed.path, self._too_much())
             else:
@@ -622,7 +635,8 @@ class _Comparison:
         return f"beyond the {self._limits.changed_bytes >> 20} MB or {self._limits.changed_files} files of changes that are kept"
 
     def _name(self, path: str, reason: str, *, changed: bool = True) -> None:
-        self._uncovered.setdefault(path, Uncovered(path, reason, changed))
+        if path not in self._uncovered:
+            self._uncovered[path] = Uncovered(path, reason, changed, path_state(path) if changed else "")
 
 
 def too_large(limit: int) -> str:
@@ -635,6 +649,23 @@ def _read_all(descriptor: int, limit: int) -> bytes:
     while len(content) <= limit and (more := os.read(descriptor, min(1 << 20, limit + 1 - len(content)))):
         content += more
     return content
+
+
+def _wait_for_tick(snapshot: TreeSnapshot) -> None:
+    """Let the kernel's clock tick once where a file without a copy has just been written: a change will then show."""
+    newest = max(
+        (
+            folder.stamp(position).changed
+            for folder in snapshot.manifest.folders.values()
+            if folder.fresh
+            for position, name in enumerate(folder.names)
+            if folder.sources[position] is None and name in folder.fresh
+        ),
+        default=0,
+    )
+    wait = newest + KERNEL_TICK_NS - time.time_ns()
+    if 0 <= wait <= KERNEL_TICK_NS:
+        time.sleep((wait + 1) / 1e9)
 
 
 def _missing_folders(path: str) -> tuple[str, ...]:

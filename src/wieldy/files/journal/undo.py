@@ -17,13 +17,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.errors import WieldyError
-from wieldy.files.journal.entries import ChangeOrigin, EntryFile, FileChange, JournalEntry, content_hash
+from wieldy.files.journal.entries import (
+    ChangeOrigin,
+    EntryFile,
+    FileChange,
+    JournalEntry,
+    Uncovered,
+    content_hash,
+)
 from wieldy.files.journal.store import ContentUnavailable
+from wieldy.files.journal.tree_manifest import path_state
+from wieldy.files.journal.uncovered import uncovered_lines
 from wieldy.files.writing.target import read_target
 from wieldy.search.format import display_path, escape_controls, format_size
 
 if TYPE_CHECKING:
     from wieldy.files.journal.journal import Journal
+
+
+# A plan with more than this is summarized.
+SHOWN_CALLS = 5
+SHOWN_FILES = 20
 
 
 class UndoSelector(Struct, frozen=True):
@@ -59,13 +73,17 @@ class RestoredFile(Struct, frozen=True):
 
 
 class UndoPlan(Struct, frozen=True):
-    """The changes that will be undone or redone, and each file touched. `entry` is set once it has been carried out."""
+    """The changes that will be undone or redone, and each file touched. `entry` is set once it has been carried out.
+
+    `uncovered` is what the commands among them changed, or may have changed, that cannot be restored.
+    """
 
     action: Literal["undo", "redo"]
     changes: tuple[JournalEntry, ...]
     files: tuple[RestoredFile, ...]
     reverses: tuple[int, ...]
     entry: int | None = None
+    uncovered: tuple[Uncovered, ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -95,7 +113,8 @@ def changes_since(journal: Journal, times: Sequence[float], session: str) -> lis
 
 def _changes(entries: Sequence[JournalEntry]) -> ChangesSince:
     files = tuple(dict.fromkeys(file.path for entry in entries for file in entry.files))
-    return ChangesSince(tuple(entries), files)
+    uncovered = [each for entry in entries for each in entry.uncovered]
+    return ChangesSince(tuple(entries), files, tuple(uncovered_lines(uncovered)))
 
 
 def undo(journal: Journal, selector: UndoSelector | None = None, *, merge: bool = False) -> UndoPlan:
@@ -119,7 +138,13 @@ def plan_undo(journal: Journal, selector: UndoSelector | None = None, *, merge: 
     journal.recover()
     entries = _select(journal, selector or UndoSelector())
     files = _plan_files(journal, entries, merge)
-    return UndoPlan("undo", tuple(entries), files, tuple(entry.id for entry in entries))
+    return UndoPlan(
+        "undo",
+        tuple(entries),
+        files,
+        tuple(entry.id for entry in entries),
+        uncovered=_unrestored(entries, files),
+    )
 
 
 def plan_redo(journal: Journal, *, merge: bool = False, session: str | None = None) -> UndoPlan:
@@ -152,6 +177,12 @@ def carry_out(journal: Journal, plan: UndoPlan) -> UndoPlan:
     return replace(plan, entry=result.entry_id)
 
 
+def _unrestored(entries: Sequence[JournalEntry], files: Sequence[RestoredFile]) -> tuple[Uncovered, ...]:
+    """What stays as it is although the entries are undone."""
+    restored = {file.path for file in files}
+    return tuple(dict.fromkeys(each for entry in entries for each in entry.uncovered if each.path not in restored))
+
+
 def _select(journal: Journal, selector: UndoSelector) -> list[JournalEntry]:
     find, session = partial(journal.store.find, "edit", "command"), selector.session
     if selector.call_id is not None:
@@ -164,7 +195,7 @@ def _select(journal: Journal, selector: UndoSelector) -> list[JournalEntry]:
     if selector.since is not None:
         entries = find(session=session, since=selector.since)
     else:
-        entries = find(session=session, turn=selector.turn, limit=1)
+        entries = find(session=session, turn=selector.turn, known_only=True, limit=1)
     if not entries:
         raise CannotUndo("There is nothing to undo.")
     [*_, last] = entries
@@ -177,14 +208,25 @@ def _select(journal: Journal, selector: UndoSelector) -> list[JournalEntry]:
 
 def _plan_files(journal: Journal, entries: Sequence[JournalEntry], merge: bool) -> tuple[RestoredFile, ...]:
     by_file: dict[object, list[tuple[JournalEntry, EntryFile]]] = {}
+    lost: dict[str, tuple[int, Uncovered]] = {}
     for entry in entries:
         for file in entry.files:
             by_file.setdefault(_file_key(file.real_path), []).append((entry, file))
-    return tuple(_plan_file(journal, steps, merge) for steps in by_file.values())
+        lost.update((each.path, (entry.id, each)) for each in entry.uncovered if each.changed)
+    return tuple(_plan_file(journal, steps, merge, lost.get(steps[-1][1].path)) for steps in by_file.values())
 
 
-def _plan_file(journal: Journal, steps: list[tuple[JournalEntry, EntryFile]], merge: bool) -> RestoredFile:
-    """Go back through the changes of one file, newest first."""
+def _plan_file(
+    journal: Journal,
+    steps: list[tuple[JournalEntry, EntryFile]],
+    merge: bool,
+    lost: tuple[int, Uncovered] | None = None,
+) -> RestoredFile:
+    """Go back through the changes of one file, newest first.
+
+    `lost` is the last selected entry that changed it without a copy: the content right before that is not known, but the one
+    before the first step is. It may be restored if nobody has changed the file since.
+    """
     first, last = steps[0][1], steps[-1][1]
     path, real_path = last.path, last.real_path
     try:
@@ -199,6 +241,8 @@ def _plan_file(journal: Journal, steps: list[tuple[JournalEntry, EntryFile]], me
                 then = before
             elif then == before:
                 continue  # somebody restored it by hand
+            elif lost is not None and entry.id <= lost[0] and path_state(path) == lost[1].state:
+                then = before
             elif not merge:
                 problem = _why_not(file, now, journal.store.last_edit_after(entry.id, real_path))
                 return RestoredFile(path, real_path, now, None, problem=problem)
@@ -253,13 +297,36 @@ def plan_lines(plan: UndoPlan) -> list[str]:
     verb = {"undo": ("take back", "took back"), "redo": ("bring back", "brought back")}[plan.action][
         plan.entry is not None
     ]
-    calls = ", ".join(dict.fromkeys(f"{entry.tool} ({entry.call_id})" for entry in plan.changes))
-    return [f"{verb} {calls}:", *(f"  {_file_line(file)}" for file in plan.files)]
+    named = list(dict.fromkeys(f"{entry.tool} ({entry.call_id})" for entry in plan.changes))
+    calls = f"{len(named)} calls" if len(named) > SHOWN_CALLS else ", ".join(named)
+    files = [f"  {_file_line(file)}" for file in plan.files]
+    if len(files) > SHOWN_FILES and not plan.problems:
+        rest = plan.files[SHOWN_FILES:]
+        files = [*files[:SHOWN_FILES], f"  … {_count(len(rest), 'more file')}: {_summary(rest)}"]
+    verb_of_loss = "not restored" if plan.entry is not None else "will not be restored"
+    losses = [f"  ! {verb_of_loss}: {line}" for line in uncovered_lines(plan.uncovered)]
+    return [f"{verb} {calls}:", *files, *losses]
+
+
+def _summary(files: Sequence[RestoredFile]) -> str:
+    """How many files come back, go, or change."""
+    kinds = Counter(_file_line(file)[0] for file in files)
+    words = {"+": "come back", "-": "go", "~": "change", "=": "stay"}
+    return ", ".join(f"{kinds[sign]} {word}" for sign, word in words.items() if kinds[sign])
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def history_lines(entries: Iterable[JournalEntry]) -> list[str]:
-    """One line for each change: when, which tool, which call, which files, and whether it was undone."""
-    return [_history_line(entry) for entry in entries]
+    """One line for each change: when, which tool, which call, which files, and whether it was undone; below it what undo
+    does not cover."""
+    lines = []
+    for entry in entries:
+        lines.append(_history_line(entry))
+        lines += [f"{'':21}not covered: {line}" for line in uncovered_lines(entry.uncovered)]
+    return lines
 
 
 def _file_line(file: RestoredFile) -> str:
@@ -293,4 +360,4 @@ def _history_line(entry: JournalEntry) -> str:
     files = ", ".join(_printable(file.path) for file in entry.files[:3])
     more = f" and {len(entry.files) - 3} more" if len(entry.files) > 3 else ""
     state = "" if entry.active else "  [taken back]"
-    return f"{when}  {entry.tool:<10} {entry.call_id}  {files}{more}{state}"
+    return f"{when}  {entry.tool:<10} {entry.call_id}  {files or 'nothing that undo covers'}{more}{state}"

@@ -28,9 +28,13 @@ def python_command(code: str, *arguments: str) -> list[str] | None:
 
 
 class Guardian:
-    """Our handle on the guardian. It watches a pipe and a pidfd of ours, and acts when either ends."""
+    """Our handle on the guardian. It watches a pipe and a pidfd of ours, and acts when either ends.
 
-    def __init__(self, tag: str) -> None:
+    When it has ended everything, it writes the time to `ended_file`, if one is given.
+    """
+
+    def __init__(self, tag: str, ended_file: str = "") -> None:
+        self.ended_file = ended_file
         self._tag = tag
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -43,7 +47,7 @@ class Guardian:
         if self.pid is not None:
             return
         self._reap()
-        command = python_command(START_CODE, self._tag, str(os.getpid()))
+        command = python_command(START_CODE, self._tag, str(os.getpid()), self.ended_file)
         if command is None:
             return
         with _sigterm_blocked(), contextlib.suppress(OSError):

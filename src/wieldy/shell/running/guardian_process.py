@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import select
+import time
 
 IMPORT_DELAY_MS = 1_000
 """Leave the CPU to the owner's first commands, then import the reaper: our files may be gone when it is needed."""
 
 
-def main(tag: str, owner: str) -> None:
-    """Wait for the end of the owner, then end the processes it left."""
+def main(tag: str, owner: str, ended_file: str = "") -> None:
+    """Wait for the end of the owner, then end the processes it left, and write down when that was done."""
     watch = OwnerWatch(int(owner))
     has_exited = watch.wait_for_exit(IMPORT_DELAY_MS)
     from wieldy.shell.running.reaper import ProcessTree, end_tree
@@ -18,6 +19,13 @@ def main(tag: str, owner: str) -> None:
     if not has_exited:
         watch.wait_for_exit()
     end_tree(ProcessTree(tag, frozenset(watch.groups)), limit=30.0)
+    if ended_file:
+        try:
+            with open(f"{ended_file}.tmp", "w", encoding="ascii") as file:
+                file.write(str(time.time_ns()))
+            os.replace(f"{ended_file}.tmp", ended_file)
+        except OSError:
+            return
 
 
 class OwnerWatch:

@@ -30,6 +30,8 @@ from wieldy.shell.running.reaper import ProcessTree, end_tree
 from wieldy.shell.running.shell import READ_BYTES, CommandFiles, OutputReader, Shell, may_detach
 
 CLOSE_TIMEOUT = 2.0
+# Where the guardian writes when all commands of a session had ended, after the death of its process.
+ENDED_FILE = "commands-ended"
 
 
 class ShellSession:
@@ -39,7 +41,7 @@ class ShellSession:
         self.workspace = workspace
         self.token = os.urandom(8).hex()
         self.results = workspace.session_dir / "tool-results"
-        self.guardian = Guardian(self.token)
+        self.guardian = Guardian(self.token, str(workspace.session_dir / ENDED_FILE))
         self.hidden_variables: tuple[str, ...] = ()
         """The variables that look like secrets and that the last command did not get."""
         self._open: set[Shell] = set()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
+from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.paths import DATABASE_NAME
 from wieldy.files.journal.retention import DAY, Retention
 from wieldy.files.journal.store import JournalStore
@@ -92,3 +96,46 @@ def test_sweeping_is_due_once_a_day(tmp_path: Path):
     assert not retention.is_due()
     now[0] += DAY
     assert retention.is_due() and not retention.is_due()
+
+
+def make_session(folder: Path, name: str, age_days: float) -> Path:
+    session = folder / "sessions" / name
+    (session / "tool-results").mkdir(parents=True)
+    (session / "transcript.jsonl").write_text("{}\n")
+    then = time.time() - age_days * DAY
+    for path in (session / "transcript.jsonl", session / "tool-results", session):
+        os.utime(path, (then, then))
+    return session
+
+
+def test_sessions_go_when_nobody_has_used_them_for_the_days_that_the_setting_names(tmp_path):
+    old, recent = make_session(tmp_path, "old", 11), make_session(tmp_path, "recent", 9)
+    opened = make_session(tmp_path, "open", 30)
+    (tmp_path / "journal").mkdir()
+    with open(opened / "transcript.jsonl") as transcript:
+        fcntl.flock(transcript, fcntl.LOCK_EX)
+        Retention(tmp_path / "journal").sweep()
+        assert old.exists(), "without the setting they stay"
+        Retention(tmp_path / "journal", session_days=10).sweep()
+    assert not old.exists() and recent.exists() and opened.exists()
+
+
+def test_the_setting_reaches_the_sweep(tmp_path):
+    old = make_session(tmp_path, "old", 2)
+    (tmp_path / "journal").mkdir()
+    env = {"WIELDY_HOME": str(tmp_path)}
+    workspace = Workspace(tmp_path, session_dir=tmp_path / "s", env=env, settings={"cleanupPeriodDays": 1})
+    Journal(workspace).start_now()
+    assert not old.exists()
+
+
+def test_copies_that_no_process_has_used_for_days_go(tmp_path):
+    slot = tmp_path / "journal" / "p" / "snapshots" / "0"
+    slot.mkdir(parents=True)
+    (slot / "copies").write_bytes(b"x")
+    Retention(tmp_path / "journal").sweep()
+    assert (slot / "copies").exists()
+    then = time.time() - 8 * DAY
+    os.utime(slot / "copies", (then, then))
+    Retention(tmp_path / "journal").sweep()
+    assert not (slot / "copies").exists()

@@ -10,9 +10,11 @@ import pytest
 
 from wieldy.core.workspace import Workspace
 from wieldy.files.apply_edit import write_changes
-from wieldy.files.journal.entries import ChangeOrigin, FileChange
+from wieldy.files.journal.entries import ChangeOrigin, FileChange, Uncovered
 from wieldy.files.journal.journal import Journal
+from wieldy.files.journal.tree_manifest import path_state
 from wieldy.files.journal.undo import (
+    SHOWN_FILES,
     CannotUndo,
     UndoSelector,
     carry_out,
@@ -257,9 +259,7 @@ def test_what_a_shell_command_did_can_be_taken_back_once_recorded(project: Proje
         FileChange(str(project.root / "gone"), b"gone", None, mode=0o755),
         FileChange(str(project.root / "new"), None, b"new"),
     ]
-    project.journal.record(changes, ChangeOrigin("s1", "bash", "Bash", kind="command", coverage="the project folder"))
-    [entry] = history(project.reopened())
-    assert entry.coverage == "the project folder"
+    project.journal.record(changes, ChangeOrigin("s1", "bash", "Bash", kind="command"))
     undo(project.journal)
     assert project.names == ["gone", "kept"] and project.read("kept") == b"before"
     assert (project.root / "gone").stat().st_mode & 0o777 == 0o755
@@ -302,3 +302,84 @@ def test_a_damaged_copy_is_refused_and_nothing_is_touched(project: Project):
     with pytest.raises(CannotUndo, match="damaged"):
         undo(project.reopened())
     assert project.read("a") == b"new"
+
+
+def record_command(
+    project: Project, *changes: FileChange, call: str = "bash", uncovered: tuple[Uncovered, ...] = ()
+) -> None:
+    project.journal.record(changes, ChangeOrigin("s1", call, "Bash", kind="command", uncovered=uncovered))
+
+
+def test_what_undo_cannot_restore_is_said_by_history_preview_and_undo(project: Project):
+    project.write("a", b"after")
+    path = str(project.root / "big")
+    record_command(
+        project,
+        FileChange(str(project.root / "a"), b"before", b"after"),
+        uncovered=(Uncovered(path, "larger than 5 MB"),),
+    )
+    assert history_lines(history(project.journal))[1].strip() == f"not covered: {path} (larger than 5 MB)"
+    assert plan_lines(plan_undo(project.journal))[-1] == f"  ! will not be restored: {path} (larger than 5 MB)"
+    plan = undo(project.journal)
+    assert project.read("a") == b"before"
+    assert plan_lines(plan)[-1] == f"  ! not restored: {path} (larger than 5 MB)"
+
+
+def test_a_command_of_which_nothing_is_covered_is_in_the_history_and_does_not_stop_undo(project: Project):
+    project.edit("1", a=b"1")
+    record_command(project, uncovered=(Uncovered(str(project.root / "big"), "larger than 5 MB"),))
+    assert [entry.call_id for entry in history(project.journal)] == ["bash", "1"]
+    assert "nothing that undo covers" in history_lines(history(project.journal))[0]
+    assert [each.path for each in undo(project.journal).uncovered] == [str(project.root / "big")]
+    undo(project.journal)
+    assert project.names == []
+
+
+def test_a_command_that_nobody_watched_is_not_the_last_change_but_is_named(project: Project):
+    project.edit("1", a=b"1")
+    record_command(project, uncovered=(Uncovered(str(project.root), "not looked at", False),))
+    assert undo(project.journal).changes[0].call_id == "1"
+    redo(project.journal)
+    plan = undo(project.journal, UndoSelector(everything=True))
+    assert project.names == [] and [each.reason for each in plan.uncovered] == ["not looked at"]
+
+
+def test_a_file_changed_without_a_copy_is_restored_from_before_an_earlier_edit(project: Project):
+    project.write("a", b"0")
+    project.edit("1", a=b"1")
+    project.write("a", b"changed by a command")
+    path = str(project.root / "a")
+    record_command(project, uncovered=(Uncovered(path, "there was no time to copy it", True, path_state(path)),))
+    plan = undo(project.journal, UndoSelector(everything=True))
+    assert project.read("a") == b"0" and plan.uncovered == ()
+
+
+def test_a_file_changed_without_a_copy_and_then_by_hand_is_refused(project: Project):
+    project.write("a", b"0")
+    project.edit("1", a=b"1")
+    project.write("a", b"changed by a command")
+    path = str(project.root / "a")
+    record_command(project, uncovered=(Uncovered(path, "there was no time to copy it", True, path_state(path)),))
+    project.write("a", b"changed by hand, later")
+    with pytest.raises(CannotUndo, match="changed since"):
+        undo(project.journal, UndoSelector(everything=True))
+
+
+def test_a_plan_of_many_files_is_summarized(project: Project):
+    for number in range(SHOWN_FILES + 5):
+        project.change(str(number), {f"f{number:02}": b"x"})
+    lines = plan_lines(undo(project.journal, UndoSelector(everything=True)))
+    assert lines[0] == f"took back {SHOWN_FILES + 5} calls:" and len(lines) == SHOWN_FILES + 2
+    assert lines[-1] == "  … 5 more files: 5 go"
+
+
+def test_folders_that_a_command_made_go_with_its_files(project: Project):
+    (project.root / "x" / "y").mkdir(parents=True)
+    project.write("x/y/made", b"made")
+    folders = (str(project.root / "x"), str(project.root / "x" / "y"))
+    path = str(project.root / "x/y/made")
+    record_command(project, FileChange(path, None, b"made", path, 0o644, folders))
+    undo(project.journal)
+    assert project.names == []
+    redo(project.journal)
+    assert project.read("x/y/made") == b"made"
