@@ -70,7 +70,7 @@ async def test_nothing_is_said_where_everything_is_covered(open_box):
 
 @pytest.mark.asyncio
 async def test_no_time_at_all_is_said_each_time(open_box, project):
-    async with open_box(snapshotSeconds=0) as box:
+    async with open_box(snapshotSeconds=1e-9) as box:
         for _ in range(2):
             result = await box.call("Bash", command=script("open('small','a').write('x')"))
             assert "undo does not cover" in result.text and "bash.snapshotSeconds" in result.text
@@ -92,7 +92,7 @@ async def test_what_goes_on_in_the_background_is_not_covered(open_box, project):
 async def test_a_command_whose_writes_are_known_is_covered_whatever_the_size_and_place(open_box, project, tmp_path):
     outside = tmp_path / "outside"
     outside.write_text("mine\n")
-    async with open_box(snapshotSeconds=0) as box:
+    async with open_box(snapshotSeconds=1e-9) as box:
         result = await box.call("Bash", command=f"echo theirs > {outside}; rm big")
         assert result.data["uncovered"] == [] and len(result.data["changedFiles"]) == 2
         await box.undo()
