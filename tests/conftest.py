@@ -9,8 +9,13 @@ import sys
 from collections import Counter
 from typing import Any
 
+import hypothesis
 import pytest
 from tests.needs import MARK
+
+# Tests time nothing: a busy machine is no failure.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 # The language of the locale decides between encodings that fit: the same one on every machine.
 for _variable in ("LC_ALL", "LC_CTYPE"):

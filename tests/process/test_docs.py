@@ -22,11 +22,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated
+import wieldy
 from wieldy import Output, Progress, Script, Toolbox, ToolContext, tool
-from wieldy.core.user_questions import UserAnswer, UserQuestions
 
 async def main():
-    async with Toolbox(root=".", settings={}) as box:
+    async with wieldy.Toolbox(root=".", settings={}) as box:
 """
 
 
