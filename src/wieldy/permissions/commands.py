@@ -202,17 +202,17 @@ class CommandPolicy:
         if context.blanket is not None:
             return Finding(context.blanket), False
         reason = Reason("default", "ask", part.why or "no rule covers it", part=part.text)
-        return Finding(reason, _suggest_rule(part) if self._runs_in_project(part) else None), False
+        return Finding(reason, _suggest_rule(part) if self._may_have_rule(part) else None), False
 
     def _rule_naming(self, part: CommandPart) -> Rule | None:
         """Find an allow rule for a text of the part: without harmless wrappers too, but never without one that runs anything."""
-        if not self._runs_in_project(part):
+        if not self._may_have_rule(part):
             return None
         texts = part.allow_texts[:1] if _needs_exact_rule(part) or _takes_more_words(part) else part.allow_texts
         return next((rule for text in texts if (rule := self._rules.naming(text, "allow")) is not None), None)
 
     def _pattern_rule(self, part: CommandPart, covering: Mapping[str, Sequence[Rule]]) -> Rule | None:
-        if _needs_exact_rule(part) or not self._runs_in_project(part):
+        if _needs_exact_rule(part) or not self._may_have_rule(part):
             return None
         for index, text in enumerate(part.allow_texts):
             for rule in covering[text]:
@@ -222,8 +222,16 @@ class CommandPolicy:
                     return rule
         return None
 
-    def _runs_in_project(self, part: CommandPart) -> bool:
-        """Rules for commands are about the project: elsewhere the same words may do anything."""
+    def _may_have_rule(self, part: CommandPart) -> bool:
+        """Rules for commands are about the project: elsewhere the same words may do anything.
+
+        A rule for a program by its path, such as `./build.sh`, is about the root folder: elsewhere it is another program.
+        """
+        if not part.argv:
+            return True
+        program = part.argv[0].text
+        if "/" in program and not program.startswith("/"):
+            return part.cwds == (self._files.root,)
         return bool(part.cwds) and all(map(self._files.is_inside, part.cwds))
 
 
@@ -268,6 +276,9 @@ def _needs_exact_rule(part: CommandPart) -> bool:
 def _suggest_rule(part: CommandPart) -> str | None:
     if not part.allow_texts:
         return None
+    if not part.argv:
+        # PATH and the like decide what every later command is.
+        return None if part.code_variable else suggest.for_command(None, part.allow_texts[0], exact=True)
     suggestion = suggest.for_command(part.program, part.allow_texts[-1], exact=_needs_exact_rule(part))
     if _needs_exact_rule(part) or (_takes_more_words(part) and not (suggestion or "").endswith("*)")):
         return suggest.for_command(part.program, part.allow_texts[0], exact=True)

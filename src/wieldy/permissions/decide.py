@@ -79,7 +79,14 @@ class Policy:
         home = workspace.env.get("HOME") or os.path.expanduser("~")
         readable = (workspace.session_dir, *shared_folders(workspace.env))
         real_folders = tuple(map(os.path.realpath, readable))
-        paths = PathResolver(workspace.roots, home=home, project=project, readable=real_folders)
+        main_repository = None
+        if os.path.isfile(os.path.join(workspace.root, ".git")):
+            from wieldy.shell.sandbox.policy import main_repository as find_main_repository
+
+            main_repository = find_main_repository(workspace.root)
+        paths = PathResolver(
+            workspace.roots, home=home, project=project, readable=real_folders, main_repository=main_repository
+        )
         return cls(
             rules,
             paths=paths,

@@ -67,6 +67,7 @@ class FilePolicy:
         self._protected = protected
         self._outside = outside
         self.is_folder = paths.is_folder
+        self.root = paths.root
 
     def judge(self, access: FileAccess, context: DecisionContext) -> Finding:
         """Judge one file by rules, guards, mode and defaults."""

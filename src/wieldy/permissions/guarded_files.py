@@ -41,9 +41,9 @@ def find_guarded_files(
     finder = _Finder(rules.denying("Read"), rules.denying("Edit"), protected, paths, max_entries)
     try:
         finder.add_named()
-        for root in paths.roots:
-            if not any(is_below(root, other) for other in paths.roots if other != root):
-                finder.walk(root)
+        for folder in finder.folders:
+            if not any(is_below(folder, other) for other in finder.folders if other != folder):
+                finder.walk(folder)
     except _NotAllFound as error:
         finder.problem = str(error)
     return GuardedFiles(tuple(sorted(finder.hidden)), tuple(sorted(finder.read_only - finder.hidden)), finder.problem)
@@ -63,6 +63,9 @@ class _Finder:
         self.hidden: set[str] = set()
         self.read_only: set[str] = set()
         self.problem = ""
+        # Nothing in the main repository of a work tree can be written, so there only denied reads matter.
+        main = [paths.main_repository] if paths.main_repository and unreadable else []
+        self.folders = (*paths.roots, *main)
         self._unreadable, self._unwritable = unreadable, unwritable
         self._protected = protected
         self._paths = paths
@@ -71,8 +74,8 @@ class _Finder:
     def add_named(self) -> None:
         """Add what rules name directly, and the folders outside the roots in which a pattern could match something."""
         for pattern in self._unreadable:
-            holds_root = any(is_below(root, pattern.folder) for root in self._paths.roots)
-            in_root = any(is_below(pattern.folder, root) for root in self._paths.roots)
+            holds_root = any(is_below(root, pattern.folder) for root in self.folders)
+            in_root = any(is_below(pattern.folder, root) for root in self.folders)
             if pattern.rest and in_root:
                 continue
             if holds_root or is_below(self._paths.home, pattern.folder):
@@ -131,7 +134,7 @@ class _Finder:
 
     def _add(self, files: set[str], path: str) -> None:
         real = self._paths.real(path)
-        if os.path.exists(real) and real not in self._paths.roots:
+        if os.path.exists(real) and real not in self.folders:
             files.add(real)
         if len(files) > MAX_FILES:
             raise _NotAllFound(f"rules and protections are about more than {MAX_FILES} files")

@@ -73,15 +73,19 @@ class CaseProbe:
 
 
 class PathResolver:
-    """Resolves the paths of one workspace. The file system is a parameter."""
+    """Resolves the paths of one workspace. The file system is a parameter.
 
-    def __init__(
+    `readable` folders may be read, but not written. So may `main_repository`, to which a linked work tree belongs.
+    """
+
+    def __init__(  # noqa: PLR0913 - every option is a keyword with a default
         self,
         roots: Sequence[str],
         *,
         home: str | None = None,
         project: str | None = None,
         readable: Sequence[str] = (),
+        main_repository: str | None = None,
         real: Callable[[str], str] | None = None,
         is_folder: Callable[[str], bool] = os.path.isdir,
         exists: Callable[[str], bool] = os.path.lexists,
@@ -94,7 +98,8 @@ class PathResolver:
         self.real = realpath if real is None else real
         self.is_folder = is_folder
         self.exists = exists
-        self._readable = tuple(readable)
+        self.main_repository = main_repository
+        self._readable = tuple(readable) if main_repository is None else (*readable, main_repository)
         self._folds_case = CaseProbe() if folds_case is None else folds_case
         # The folder of the last path of a listing: its path and identity, its real path, and what holds for its files.
         self._last_folder: tuple[tuple[str, int, int], str, bool, bool] = (("", 0, 0), "", False, False)
@@ -109,7 +114,8 @@ class PathResolver:
             roots,
             home=self.home,
             project=self.project,
-            readable=self._readable,
+            readable=tuple(folder for folder in self._readable if folder != self.main_repository),
+            main_repository=self.main_repository,
             real=self.real,
             is_folder=self.is_folder,
             exists=self.exists,

@@ -263,7 +263,16 @@ class PathRules:
                 # An allow rule must match a symlink and its target alike, so its own folder is not resolved.
                 if rule.behavior != "allow" and (target := real(pattern.folder)) != pattern.folder:
                     patterns.append((PathPattern(target, pattern.rest, pattern.floating), rule))
+                if rule.behavior != "allow" and (folder := self._in_main_repository(pattern.folder)) is not None:
+                    patterns.append((PathPattern(folder, pattern.rest, pattern.floating), rule))
         return patterns
+
+    def _in_main_repository(self, folder: str) -> str | None:
+        """The same folder in the repository that a linked work tree belongs to: what is denied here is denied there."""
+        main, project = self._paths.main_repository, self._paths.project
+        if main is None or not is_below(folder, project):
+            return None
+        return os.path.normpath(main + folder[len(project) :])
 
 
 def _mention(pattern: PathPattern, common: Collection[str]) -> str:

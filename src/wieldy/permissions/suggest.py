@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -19,6 +20,9 @@ MAX_RULES = 5
 MAX_RULE_CHARS = 120
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+# A program by its path, in the project or from the root of the file system.
+_PROGRAM_PATH = re.compile(r"(\./|/)?(?!\.\./)[\w.+@-]+(/(?!\.\./)[\w.+@-]+)*")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=\S*")
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9_:-]*")
 
 
@@ -80,7 +84,10 @@ def for_command(program: str | None, text: str, *, exact: bool = False) -> str |
 @lru_cache(maxsize=256)
 def _for_command(program: str | None, text: str, exact: bool) -> str | None:
     words = text.split(" ")
-    if program is None or words[0] in SHELL_KEYWORDS or not _WORD.fullmatch(words[0]):
+    start = next((word for word in words if not _ASSIGNMENT.fullmatch(word)), "")
+    if program is None and start:
+        return None
+    if start in SHELL_KEYWORDS or (start and not _WORD.fullmatch(start) and not _PROGRAM_PATH.fullmatch(start)):
         return None
     prefix = None if exact else _safe_prefix(words)
     if prefix is not None:
@@ -103,10 +110,27 @@ def _safe_prefix(words: list[str]) -> str | None:
 
 
 def for_path(effect: Reads | Writes, resolved: ResolvedPath, paths: PathResolver) -> str | None:
-    """Suggest a rule for this very file; none for a symlink, which would take two rules."""
+    """Suggest a rule for this very file, or for its folder if it is read outside the project; none for a symlink."""
     if len(resolved.spellings) > 1:
         return None
-    path, root = resolved.real, paths.project
+    path = resolved.real
+    if isinstance(effect, Reads) and not resolved.inside:
+        folder = path if paths.is_folder(path) else os.path.dirname(path)
+        if _may_be_offered(folder, paths):
+            path = folder
+    return _rule_for(path, effect, resolved, paths)
+
+
+def _may_be_offered(folder: str, paths: PathResolver) -> bool:
+    """Whether a folder is small enough in meaning: not a home, nothing that holds one, nothing hidden in one, no top folder."""
+    if folder.count("/") < 2 or is_below(paths.home, folder) or is_below(paths.root, folder):
+        return False
+    is_hidden = any(name.startswith(".") for name in folder.split("/"))
+    return not is_hidden and os.path.dirname(folder) not in ("/home", "/Users")
+
+
+def _rule_for(path: str, effect: Reads | Writes, resolved: ResolvedPath, paths: PathResolver) -> str | None:
+    root = paths.project
     is_inside = is_below(path, root) and path != root
     name = path[len(root) :].lstrip("/") if is_inside else path
     rule = parse_savable(f"{'Edit' if isinstance(effect, Writes) else 'Read'}(/{escape_path(name)})", root)

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from wieldy.core.effects import Reads, Writes
+from wieldy.permissions import suggest
+from wieldy.permissions.paths import PathResolver, ResolvedPath
 from wieldy.permissions.suggest import SHELL_KEYWORDS, select_savable_rules
 
 LONG = "\n".join(f"echo line {number}" for number in range(3000)) + "\nmake"
@@ -142,3 +145,50 @@ def test_no_prefix_is_offered_for_a_program_that_can_run_anything(judge, called,
     for words in ("x", "run x", "-c x"):
         for rule in judge().decide(called("Bash", f"{program} {words}")).suggestions:
             assert not rule.endswith("*)"), rule
+
+
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [
+        ("/usr/include/stdio.h", "Read(//usr/include)"),
+        ("/opt/app/docs", "Read(//opt/app/docs)"),
+        ("/etc/hostname", "Read(//etc/hostname)"),
+        ("/home/other/notes.txt", "Read(//home/other/notes.txt)"),
+        ("/home/other/work/notes.txt", "Read(//home/other/work)"),
+        ("/home/other/.config/app/key", "Read(//home/other/.config/app/key)"),
+    ],
+)
+def test_for_a_file_outside_its_folder_is_offered_unless_that_is_too_much(path: str, rule: str) -> None:
+    paths = PathResolver(["/home/me/project"], home="/home/me", is_folder=lambda path: path.endswith("docs"), real=str)
+    resolved = ResolvedPath((path,), inside=False)
+    assert suggest.for_path(Reads(path), resolved, paths) == rule
+    assert suggest.for_path(Writes(path), resolved, paths) == f"Edit(/{path})"
+
+
+@pytest.mark.parametrize(
+    ("command", "rule"),
+    [
+        ("./build.sh --fast", "Bash(./build.sh --fast)"),
+        (".venv/bin/pytest -q", "Bash(.venv/bin/pytest -q)"),
+        ("/opt/tool/bin/x y", "Bash(/opt/tool/bin/x y)"),
+        ("FOO=1 npm test", "Bash(FOO=1 npm test)"),
+        ("MY_NAME=5", "Bash(MY_NAME=5)"),
+    ],
+)
+def test_a_program_by_its_path_and_an_assignment_are_offered_exactly(judge, called, command: str, rule: str) -> None:
+    asked = judge().decide(called("Bash", command))
+    assert (asked.behavior, asked.suggestions) == ("ask", (rule,))
+    assert judge(allow=[rule]).decide(called("Bash", command)).behavior == "allow"
+
+
+@pytest.mark.parametrize(
+    "command", ["../build.sh", "sub/../../x", "cd sub && ./build.sh", "PATH=/x", "LD_PRELOAD=x.so"]
+)
+def test_what_could_mean_another_program_is_not_offered(judge, called, root: str, command: str) -> None:
+    assert judge().decide(called("Bash", command)).suggestions == ()
+
+
+def test_a_rule_for_a_program_by_its_path_is_about_the_root_folder(judge, called) -> None:
+    policy = judge(allow=["Bash(./build.sh:*)"])
+    assert policy.decide(called("Bash", "./build.sh x")).behavior == "allow"
+    assert policy.decide(called("Bash", "cd sub && ./build.sh x")).behavior == "ask"

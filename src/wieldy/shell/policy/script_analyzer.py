@@ -398,7 +398,10 @@ class ScriptAnalyzer:
         why = unknown_because or describe_change(redirects.effects)
         part = CommandPart(command.source, (), None, redirects.effects, not why, not unknown_because, why)
         values = _influential_values(command, (), state) if unknown_because else ()
-        part = replace(part, redirect_effects=redirects.effects, redirect_problem=redirects.why)
+        texts = (command.source,) if command.assignments and not command.redirects else ()
+        part = replace(
+            part, redirect_effects=redirects.effects, redirect_problem=redirects.why, allow_texts=texts, cwds=state.cwds
+        )
         self._add(replace(part, variable_values=values, code_variable=_code_variable([*plain, *others])))
 
     def _analyze_program(self, invocation: Invocation, state: ShellState) -> ShellState:

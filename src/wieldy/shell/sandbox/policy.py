@@ -145,6 +145,18 @@ def git_paths(root: str, roots: tuple[str, ...] = ()) -> GitPaths:
     return GitPaths(tuple({str(own): None, str(shared): None}), tuple(map(str, risky)))
 
 
+def main_repository(root: str) -> str | None:
+    """The folder of the repository that a linked work tree belongs to; None for anything else."""
+    dot_git = Path(root, ".git")
+    if dot_git.is_symlink() or not dot_git.is_file():
+        return None
+    folders = _linked_folders(dot_git, (root,))
+    if folders is None or folders[0] == folders[1]:
+        return None
+    shared = folders[1]
+    return str(shared.parent if shared.name == ".git" else shared)
+
+
 def _linked_folders(dot_git: Path, roots: tuple[str, ...]) -> tuple[Path, Path] | None:
     """The folder that a `.git` file names, and the repository it belongs to.
 
