@@ -22,11 +22,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated
-import wieldy
 from wieldy import Output, Progress, Script, Toolbox, ToolContext, tool
 
+async def example(box):
+"""
+MAIN = """
+
 async def main():
-    async with wieldy.Toolbox(root=".", settings={}) as box:
+    async with Toolbox(root=".", settings={}) as box:
+        await example(box)
+
+asyncio.run(main())
 """
 
 
@@ -36,9 +42,9 @@ def examples(page: str) -> list[str]:
 
 
 def run(code: str, after: str, folder: Path, env: dict[str, str]) -> str:
-    body = textwrap.indent(f"{code}\n{after}", " " * 8)
+    body = textwrap.indent(f"{code}\n{after}", " " * 4)
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", f"{PREAMBLE}{body}\n\nasyncio.run(main())"],
+        [sys.executable, "-W", "error", "-c", f"{PREAMBLE}{body}{MAIN}"],
         cwd=folder,
         env=env,
         capture_output=True,
