@@ -194,3 +194,21 @@ def test_without_persistence_no_transcript_is_written(chat, tmp_path):
     screen.type("hi")
     screen.wait_for("hello there")
     assert list((tmp_path / "state").glob("sessions/*/transcript.jsonl")) == []
+
+
+def test_a_single_word_is_a_prompt_and_options_of_p_work(chat, project):
+    extra = json.dumps({"permissions": {"deny": ["Read(./b.txt)"]}})
+    turns = [[{"call": "Read", "input": {"file_path": "b.txt"}}], [{"text": "All done."}]]
+    screen = chat("hello", "--plain", "--settings", extra, "--max-turns", "5", turns=turns)
+    screen.wait_for("hello")
+    screen.wait_for("not permitted")
+    screen.wait_for("All done.")
+    screen.type("/exit")
+    screen.wait_for("go on with: wieldy --resume")
+    assert screen.process.wait(timeout=30) == 0
+
+
+def test_a_rule_that_cannot_be_read_ends_the_session_before_it_begins(chat):
+    screen = chat("--plain", "--settings", '{"permissions": {"deny": ["Bash("]}}', turns=[])
+    screen.wait_for("wieldy: ")
+    assert screen.process.wait(timeout=30) == 1

@@ -61,7 +61,7 @@ def test_help_lists_every_command(wieldy):
 def test_a_wrong_command_is_one_line_with_the_right_one(wieldy):
     done = wieldy("cal", "Read")
     assert done.returncode == 2
-    assert done.stderr == "wieldy: no such command: cal. Did you mean `call`? `wieldy --help` lists them.\n"
+    assert done.stderr == "wieldy: no such command: cal. Did you mean `call`? To send it as a prompt: wieldy -- cal\n"
 
 
 def test_a_tool_is_called_with_fields(wieldy):

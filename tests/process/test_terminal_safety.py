@@ -132,7 +132,6 @@ def test_what_commands_print_and_how_they_fail(show):
 def test_usage_errors_repeat_words_safely(show):
     odd = "\x1b]0;owned\x07\x9b2J"
     for argv in (
-        [odd],
         [f"--{odd}"],
         ["call", "Read", f"--{odd}"],
         ["tools", odd],

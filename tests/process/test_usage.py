@@ -24,7 +24,7 @@ MISUSES = [
     (("call", "Read", "file_path=b.txt", "--mode", "bogus"), "there is no permission mode `bogus`"),
     (("--permission-mode", "bogus"), "there is no permission mode `bogus`"),
     (("permissions", "explain", "Bash", "ls", "--mode", "bogus"), "there is no permission mode `bogus`"),
-    (("--bogus",), "no such option: --bogus"),
+    (("--bogus",), "unrecognized arguments: --bogus"),
     (("mcp",), "the following arguments are required"),
     (("mcp", "bogus"), "bogus"),
     (("mcp", "serve", "--bogus"), "unrecognized arguments: --bogus"),

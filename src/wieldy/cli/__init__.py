@@ -24,8 +24,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "doctor": ("doctor", "check this machine and say how to fix what is missing"),
 }
 
-CHAT_OPTIONS = ("--plain", "--model", "--base-url", "--permission-mode", "--mode", "--resume", "-r", "--continue", "-c")
-
 USAGE_ERROR = 2
 INTERRUPTED = 130
 
@@ -62,51 +60,45 @@ def describe_error(error: Exception) -> str:
 
 
 def _dispatch(argv: list[str]) -> int:
-    if argv and argv[0] in ("-h", "--help", "help"):
+    name = argv[0] if argv else ""
+    if name in ("-h", "--help", "help"):
         console.write(usage())
         return 0
-    if _is_chat(argv):
-        from wieldy.cli.chat import main as chat
-
-        return chat("", argv)
-    name, *rest = argv
     if name in ("--version", "-V"):
         from wieldy import __version__
 
         console.write(f"wieldy {__version__}")
         return 0
     if name in COMMANDS:
-        code: int = import_module(f"wieldy.cli.{COMMANDS[name][0]}").main(name, rest)
+        code: int = import_module(f"wieldy.cli.{COMMANDS[name][0]}").main(name, argv[1:])
         return code
     if _is_headless(argv):
         from wieldy.cli.headless import main
 
         return main("-p", argv)
-    return _report_unknown(name)
+    if command := _misspelled_command(name):
+        console.print_error(
+            f"no such command: {name}. Did you mean `{command}`? To send it as a prompt: wieldy -- {name}"
+        )
+        return USAGE_ERROR
+    from wieldy.cli.chat import main as chat
+
+    return chat("", argv)
+
+
+def _misspelled_command(word: str) -> str | None:
+    """Return the command that a single word is likely meant for; any other word is a prompt."""
+    from difflib import get_close_matches
+
+    if not word.isalpha():
+        return None
+    near = get_close_matches(word.lower(), COMMANDS, n=1, cutoff=0.75)
+    return near[0] if near else None
 
 
 def _is_headless(argv: list[str]) -> bool:
     """Recognize `-p`, or the formats of a program that talks to wieldy: the Claude Agent SDK leaves `-p` out."""
     return any(word.partition("=")[0] in ("-p", "--print", "--input-format", "--output-format") for word in argv)
-
-
-def _is_chat(argv: list[str]) -> bool:
-    """Recognize an interactive session: no words, one of its options first, or a prompt (more than one word)."""
-    if _is_headless(argv):
-        return False
-    return not argv or argv[0].partition("=")[0] in CHAT_OPTIONS or " " in argv[0].strip()
-
-
-def _report_unknown(name: str) -> int:
-    if name.startswith("-"):
-        console.print_error(f"no such option: {name}; `wieldy --help` and `wieldy -p --help` list them")
-        return USAGE_ERROR
-    from wieldy.engine.pipeline import nearest
-
-    near = nearest(name, list(COMMANDS))
-    hint = f" Did you mean `{near[0]}`?" if near else ""
-    console.print_error(f"no such command: {name}.{hint} `wieldy --help` lists them.")
-    return USAGE_ERROR
 
 
 def usage() -> str:
@@ -118,8 +110,8 @@ The tools of an AI coding agent: every call is checked, permitted, run, and can 
 
 {rows}
 
-  wieldy [--model M] [--permission-mode MODE] [--continue | --resume ID]     interactive session in this folder
-  wieldy -p "what does this project do?"     run a prompt without interaction; see `wieldy -p --help`
+  wieldy [PROMPT] [--model M] [--continue | --resume ID]     interactive session in this folder
+  wieldy -p "what does this project do?"     run a prompt without interaction; `wieldy -p --help` lists the options of both
   wieldy call Grep pattern=TODO glob='*.py'
   wieldy COMMAND --help     options of a command, with examples
   wieldy --version

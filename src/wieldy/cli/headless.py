@@ -4,43 +4,29 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import select
 import signal
 import stat
 import sys
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.arguments import (
-    add_ignored,
-    add_mode,
-    add_root,
-    amount,
-    command_parser,
-    count,
-    folder,
-    new_session_id,
-    session_id,
-    setting_layers,
-)
+from wieldy.cli.arguments import add_ignored, command_parser
+from wieldy.cli.session_options import UsageError, add_session_options, resumed_session, session_arguments
 from wieldy.console import encode_json, print_error, write, write_json_text
 from wieldy.core.errors import WieldyError
 
 if TYPE_CHECKING:
     from wieldy.agent.prompts import Prompt
     from wieldy.agent.session import Session
-    from wieldy.core.decision import Behavior
     from wieldy.headless.control import ControlProtocol, OpenSession
     from wieldy.headless.host import ControlHost
 
 MAX_STDIN_BYTES = 10 * 1024 * 1024
 STDIN_SECONDS = 3.0  # how long an open pipe may stay silent when a prompt was given
 USAGE_ERROR = 2
-THINKING_TOKENS = 10_000  # for `--thinking` without a number
 SIGNAL_EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 EXAMPLES = """examples:
@@ -51,10 +37,6 @@ EXAMPLES = """examples:
 exit codes: 0 done, 1 error, 2 usage, 3 a call was denied, 4 a limit was reached, 130 interrupted, 143 terminated"""
 
 
-class UsageError(WieldyError):
-    """The command line makes no sense; the message says why in one line."""
-
-
 def main(command: str, argv: list[str]) -> int:
     """Run `wieldy -p`."""
     # Words after `--` are the prompt even if they look like options; parse_intermixed_args does not support that.
@@ -63,14 +45,10 @@ def main(command: str, argv: list[str]) -> int:
     for option in options.ignored:
         print_error(f"{option} has no effect here")
     try:
-        if options.fork_session and not (options.resume or options.resume_last):
-            raise UsageError("--fork-session goes with --resume or --continue")
-        if options.session_id and (options.resume or options.resume_last) and not options.fork_session:
-            raise UsageError("--session-id names a new session; to resume one, leave it out")
-        settings, settings_file = build_settings(options), _settings_file(options)
+        arguments = session_arguments(options)
         prompt = _prompt(" ".join([*options.prompt, *prompt_words]), options.input_format)
         with SignalHandler() as signals:
-            return asyncio.run(_run(options, settings, settings_file, prompt, signals))
+            return asyncio.run(_run(options, arguments, prompt, signals))
     except UsageError as error:
         print_error(error)
         return USAGE_ERROR
@@ -90,32 +68,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--output-format", choices=("text", "json", "stream-json"), default="text", help="what to write to stdout")
     add("--input-format", choices=("text", "stream-json"), default="text", help="what to read from stdin")
     add("--include-partial-messages", action="store_true", help="with stream-json: write text deltas as they arrive")
-    add("--model", metavar="PROVIDER/NAME", help="the model, or script:FILE for a recorded one")
-    add("--base-url", metavar="URL", help="the address of the model's API")
-    add("--max-turns", type=count, metavar="N", help="stop after this many model answers")
-    add("--max-budget-usd", type=amount, metavar="USD", help="stop when this much is spent")
-    add("--allowed-tools", "--allowedTools", action="append", default=[], metavar="RULES", help="run without asking")
-    add("--disallowed-tools", "--disallowedTools", action="append", default=[], metavar="RULES", help="never run")
-    add_mode(parser, "--permission-mode")
-    add("--dangerously-skip-permissions", action="store_true", help="the same as --permission-mode bypassPermissions")
-    add("--system-prompt", metavar="TEXT", help="text in place of wieldy's own system prompt")
-    add("--system-prompt-file", metavar="FILE", help="the same from a file")
-    add("--append-system-prompt", default="", metavar="TEXT", help="text to append to the system prompt")
-    add("--add-dir", type=folder, action="append", default=[], metavar="DIR", help="another folder to work in")
-    add("--settings", metavar="FILE", help="a settings file, or its JSON, merged over the others")
-    add("--mcp-config", action="append", default=[], metavar="FILE", help="MCP servers as in .mcp.json, or their JSON")
-    add_root(parser)
-    add("-c", "--continue", dest="resume_last", action="store_true", help="resume the last session of this folder")
-    add("-r", "--resume", type=session_id, metavar="ID", help="resume this session")
-    add("--fork-session", action="store_true", help="resume a copy of the session")
-    add("--session-id", type=new_session_id, metavar="ID", help="the id of a new session (default: a random one)")
-    add("--no-session-persistence", action="store_true", help="save no transcript")
-    add("--setting-sources", type=setting_layers, metavar="LAYERS", help="settings files to read: user,project,local")
-    add("--strict-mcp-config", action="store_true", help="start only the MCP servers of --mcp-config")
+    add_session_options(parser)
     add("--permission-prompt-tool", metavar="NAME", help="who answers questions: stdio for the control protocol")
     add("--replay-user-messages", action="store_true", help="with stream-json: write each prompt back with its id")
-    add("--max-thinking-tokens", type=count, metavar="N", help="tokens for thinking")
-    add("--thinking", choices=("enabled", "adaptive", "disabled"), help="whether the model thinks before it answers")
     add("--include-hook-events", action="store_true", help=argparse.SUPPRESS)  # always written
     add_ignored(parser)
     return parser
@@ -130,75 +85,6 @@ def _prompt(words: str, input_format: str) -> str:
     if not prompt:
         raise UsageError("there is no prompt: give one after -p, or on stdin")
     return prompt
-
-
-def build_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the settings that the options stand for. Raises `UsageError`."""
-    inline = options.settings and _is_inline(options.settings)
-    settings = _read_json(options.settings, "settings") if inline else {}
-    permissions = dict(settings.get("permissions") or {})
-    for name, values in (
-        ("allow", _split_rules(options.allowed_tools, "allow")),
-        ("deny", _split_rules(options.disallowed_tools, "deny")),
-        ("additionalDirectories", options.add_dir),
-    ):
-        if values:
-            permissions[name] = [*permissions.get(name, ()), *values]
-    servers = dict(settings.get("mcpServers") or {})
-    for source in options.mcp_config:
-        servers.update(_read_json(source, "MCP servers").get("mcpServers") or {})
-    return {
-        **settings,
-        **({"permissions": permissions} if permissions else {}),
-        **({"mcpServers": servers} if servers else {}),
-    }
-
-
-def _settings_file(options: argparse.Namespace) -> Path | None:
-    if not options.settings or _is_inline(options.settings):
-        return None
-    from wieldy.settings.sources import load_named_file
-
-    file = Path(options.settings).absolute()
-    if (problem := load_named_file(file).error) is not None:
-        raise UsageError(f"the settings cannot be read: {problem}")
-    return file
-
-
-def _is_inline(source: str) -> bool:
-    """Return whether settings are JSON text or come through a pipe, so that no file can be watched."""
-    return _is_json(source) or (os.path.exists(source) and not os.path.isfile(source))
-
-
-def _is_json(source: str) -> bool:
-    return source.lstrip().startswith("{")
-
-
-def _read_json(source: str, what: str) -> dict[str, Any]:
-    try:
-        value = json.loads(source if _is_json(source) else Path(source).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"the {what} {source} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"the {what} are not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise UsageError(f"the {what} are not a JSON object")
-    return value
-
-
-def _split_rules(words: list[str], behavior: Behavior) -> list[str]:
-    """Split rules at commas and blanks outside parentheses, and check them."""
-    if not words:
-        return []
-    from wieldy.permissions.rules import RuleError, parse, split_list
-
-    rules = split_list(",".join(words))
-    try:
-        for rule in rules:
-            parse(rule, behavior)
-    except RuleError as problem:
-        raise UsageError(str(problem)) from None
-    return rules
 
 
 def _read_stdin(has_prompt: bool) -> str:
@@ -221,43 +107,23 @@ def _read_stdin(has_prompt: bool) -> str:
     return data.decode("utf-8", "replace")
 
 
-async def _run(
-    options: argparse.Namespace,
-    settings: Mapping[str, Any],
-    settings_file: Path | None,
-    prompt: str,
-    signals: SignalHandler,
-) -> int:
+async def _run(options: argparse.Namespace, arguments: Mapping[str, Any], prompt: str, signals: SignalHandler) -> int:
     from wieldy.agent.session import Session
-    from wieldy.agent.store import last_session
     from wieldy.workspace_services import HostServices
 
-    system_prompt = _system_prompt(options)
+    resume = resumed_session(options)
 
     def open_session(host: ControlHost | None = None) -> Session:
-        is_asked = host is not None and options.permission_prompt_tool == "stdio"
-        session = Session(
-            options.root,
-            model=options.model,
-            base_url=options.base_url,
-            mode="bypassPermissions" if options.dangerously_skip_permissions else options.permission_mode,
-            settings=_with_servers(settings, host.servers if host is not None else {}),
-            settings_file=settings_file,
-            load_settings=True if options.setting_sources is None else options.setting_sources,
-            max_turns=options.max_turns,
-            max_cost=options.max_budget_usd,
-            thinking_budget=_thinking_budget(options),
-            system=options.append_system_prompt,
-            system_prompt=system_prompt,
-            resume=options.resume or (last_session(options.root) if options.resume_last else None),
-            fork=options.fork_session,
-            session_id=options.session_id,
-            persist=not options.no_session_persistence,
-            hooks=() if host is None else host.hooks,
-            ask=host.ask if is_asked and host is not None else None,
-            servers=tuple(settings.get("mcpServers") or ()) if options.strict_mcp_config else True,
-            host=None if host is None else HostServices(mcp_relay=host.relay),
-        )
+        if host is None:
+            session = Session(**arguments, resume=resume)
+        else:
+            session = Session(
+                **{**arguments, "settings": _with_servers(arguments["settings"], host.servers)},
+                resume=resume,
+                hooks=host.hooks,
+                ask=host.ask if options.permission_prompt_tool == "stdio" else None,
+                host=HostServices(mcp_relay=host.relay),
+            )
         session.box.settings.require_rules()
         return session
 
@@ -288,26 +154,8 @@ async def _run(
     return signals.exit_code or code
 
 
-def _system_prompt(options: argparse.Namespace) -> str | None:
-    if options.system_prompt_file is None:
-        text: str | None = options.system_prompt
-        return text
-    try:
-        return Path(options.system_prompt_file).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"the system prompt {options.system_prompt_file} cannot be read: {reason}") from None
-
-
 def _with_servers(settings: Mapping[str, Any], servers: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**settings, "mcpServers": {**settings.get("mcpServers", {}), **servers}} if servers else settings
-
-
-def _thinking_budget(options: argparse.Namespace) -> int | None:
-    if options.thinking == "disabled":
-        return None
-    budget: int | None = options.max_thinking_tokens
-    return budget or (THINKING_TOKENS if options.thinking else None)
 
 
 def _report_problems(session: Session) -> None:
