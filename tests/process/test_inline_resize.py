@@ -1,0 +1,120 @@
+"""The inline session in tmux while the window changes its width: each finished line stays once, nothing else is left behind."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.needs import skip_untested
+
+LINES = 60
+
+
+class Tmux:
+    """A tmux server of its own with one window."""
+
+    def __init__(self, socket: Path, command: list[str], cwd: Path, env: dict[str, str], columns: int, lines: int) -> None:
+        self._base = ["tmux", "-S", str(socket), "-f", "/dev/null"]
+        self._env = env
+        self.run("new-session", "-d", "-s", "s", "-x", str(columns), "-y", str(lines), "-c", str(cwd), shlex.join(command))
+
+    def run(self, *words: str) -> str:
+        return subprocess.run([*self._base, *words], capture_output=True, text=True, check=True, env=self._env).stdout
+
+    def resize(self, columns: int, lines: int = 24) -> None:
+        self.run("resize-window", "-t", "s", "-x", str(columns), "-y", str(lines))
+
+    def text(self, *, joined: bool = True) -> list[str]:
+        """The scrollback and the screen."""
+        rows = self.run("capture-pane", "-p", *(["-J"] if joined else []), "-S", "-", "-t", "s").split("\n")
+        return [row.rstrip() for row in rows]
+
+    def wait_for(self, words: str, seconds: float = 40) -> None:
+        deadline = time.monotonic() + seconds
+        while not any(words in row for row in self.text()):
+            assert time.monotonic() < deadline, f"`{words}` never came; there is:\n" + "\n".join(self.text())
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        subprocess.run([*self._base, "kill-server"], capture_output=True, env=self._env)
+
+
+Opener = Callable[..., Tmux]
+
+
+@pytest.fixture
+def tmux(project: Path, environment: dict[str, str], tmp_path: Path) -> Iterator[Opener]:
+    if shutil.which("tmux") is None:
+        skip_untested("resizing in tmux (tmux is not installed)")
+    opened: list[Tmux] = []
+
+    def start(script: dict[str, object], columns: int = 100, lines: int = 24) -> Tmux:
+        (tmp_path / "script.json").write_text(json.dumps(script))
+        command = [sys.executable, "-m", "wieldy", "--model", f"script:{tmp_path / 'script.json'}"]
+        env = {**environment, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+        window = Tmux(tmp_path / "tmux", command, project, env, columns, lines)
+        opened.append(window)
+        window.wait_for("· script.json")
+        window.run("send-keys", "-t", "s", "go")
+        time.sleep(0.2)
+        window.run("send-keys", "-t", "s", "Enter")
+        return window
+
+    yield start
+    for window in opened:
+        window.close()
+
+
+def answer_lines(words: str = "") -> list[str]:
+    return [f"line {number:02} of the answer{words}" for number in range(LINES)]
+
+
+@pytest.mark.parametrize("words", ["", " that is long enough to be wrapped once more when the window is narrow"])
+def test_every_line_is_there_once_after_resizes_while_it_streams(tmux: Opener, words: str) -> None:
+    lines = answer_lines(words)
+    text = "\n\n".join(lines) + "\n\nThat is all."
+    window = tmux({"turns": [[{"text": text}]], "chunk": 12, "delay": 0.02})
+    for columns in (60, 90, 50, 200, 50, 120, 100):
+        time.sleep(0.5)
+        window.resize(columns)
+    window.wait_for("That is all.")
+    time.sleep(1.5)
+    shown = [row for row in window.text() if row]
+    flat = " ".join(shown)
+    assert [flat.count(f"line {number:02} of") for number in range(LINES)] == [1] * LINES
+    expected = " ".join((*lines, "That is all."))
+    start = next(number for number, row in enumerate(shown) if row.startswith("line 00"))
+    end = next(number for number, row in enumerate(shown) if row.startswith("That is all."))
+    assert " ".join(shown[start : end + 1]) == expected
+    below = [row for row in shown[end + 1 :] if not row.startswith("worked for")]
+    assert [row[:2] for row in below] == ["› ", "  "], "only the box and the status line are below the answer"
+
+
+def test_code_is_rewrapped_by_the_terminal_and_copies_as_one_line(tmux: Opener) -> None:
+    code = "value = " + " + ".join(f"number_{n}" for n in range(30))
+    window = tmux({"turns": [[{"text": f"Here:\n\n```python\n{code}\n```\n\nThat is all."}]]}, columns=60)
+    window.wait_for("That is all.")
+    window.resize(90)
+    time.sleep(1)
+    assert window.text().count(code) == 1
+
+
+def test_a_question_survives_resizes_of_both_dimensions(tmux: Opener) -> None:
+    command = "touch made && " + " && ".join(f"echo part {n}" for n in range(12))
+    window = tmux({"turns": [[{"call": "Bash", "input": {"command": command}}], [{"text": "That is all."}]]})
+    window.wait_for("Run this command?")
+    for columns, lines in ((50, 24), (120, 40), (70, 18), (100, 24)):
+        window.resize(columns, lines)
+        time.sleep(0.4)
+    time.sleep(0.6)
+    window.run("send-keys", "-t", "s", "1")
+    window.wait_for("That is all.")
+    time.sleep(0.5)
+    assert not any("Run this command?" in row for row in window.text())
