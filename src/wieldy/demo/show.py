@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from msgspec import Struct
@@ -15,7 +16,8 @@ from wieldy.console import StyledText, write
 from wieldy.core.events import RunEnded, ToolEnded
 from wieldy.core.outcome import Refused
 from wieldy.providers.script import Script
-from wieldy.terminal.view import View
+from wieldy.terminal.plain import BlockPrinter
+from wieldy.terminal.view_model import ViewModel
 
 FOLDER = Path(__file__).parent
 PROMPT = "The tests of this shop till fail. Find out why and fix it."
@@ -50,7 +52,6 @@ async def show() -> int:
         shutil.copytree(FOLDER / "sample", root, ignore=shutil.ignore_patterns("__pycache__"))
         about = "The model is a recording: no key, no network. The tools, the files and the tests are real."
         write(StyledText(f"{about}\nWorking on a copy of a sample project in {root}\n", ("dim",)))
-        write(StyledText(f"> {PROMPT}\n", ("bold",)))
         result = await _run(root)
     write(f"\n{result}")
     write("\nWith a model of your own:  wieldy -p 'Fix the failing tests' --model anthropic/claude-sonnet-5-5")
@@ -75,9 +76,12 @@ async def _run(root: Path) -> DemoResult:
     async with Session(
         root, model=script, mode="acceptEdits", settings=SETTINGS, persist=False, env=_environment()
     ) as session:
-        view = View(session.box.catalog.find)
+        view = ViewModel(session.box.catalog.find, root)
+        printer = BlockPrinter(view)
+        view.start_run(PROMPT, time.time())
         async for event in session.run(PROMPT):
-            write(*view.show(event), end="", flush=True)
+            view.apply(event)
+            printer.print_new()
             if isinstance(event, ToolEnded):
                 calls += 1
                 is_refused = isinstance(event.result.outcome, Refused)

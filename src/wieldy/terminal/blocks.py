@@ -116,9 +116,7 @@ def starts_group(block: Block, previous: Block | None) -> bool:
         return False
     if isinstance(block, AnswerBlock) and isinstance(previous, AnswerBlock):
         return block.piece.kind == "block" and not block.piece.gap  # the first piece of another answer
-    if isinstance(block, PromptBlock | AnswerBlock) or isinstance(previous, PromptBlock | AnswerBlock):
-        return True
-    return type(block) is not type(previous) and not isinstance(block, LineBlock | SpansBlock | TaskListBlock)
+    return isinstance(block, PromptBlock | AnswerBlock) or isinstance(previous, PromptBlock | AnswerBlock)
 
 
 def _wrapped_line(line: str, style: str, width: int) -> list[Row]:
@@ -157,13 +155,24 @@ def _call_rows(summary: CallSummary, width: int) -> list[Row]:
     seconds = format_seconds(summary.seconds) if summary.seconds >= 1 else ""
     note = " · ".join(part for part in (summary.note, seconds) if part)
     laid_out = [call_row(summary.name, summary.subject, summary.state, note, width)]
-    style = {"failed": "red", "refused": "yellow", "interrupted": "yellow"}.get(summary.state, "dim")
     laid_out += [clip_row((TextSpan(INDENT), TextSpan(f"↳ {lane}", "dim")), width) for lane in summary.lanes]
-    laid_out += [clip_row((TextSpan(INDENT), TextSpan(line, style)), width) for line in summary.lines]
-    if summary.hidden_lines:
-        laid_out.append((TextSpan(f"{INDENT}… {summary.hidden_lines:,} more lines", "dim"),))
+    laid_out += _output_rows(summary, width)
     laid_out += [(TextSpan(INDENT), *row) for row in diff_rows(summary.hunks, width - 2)] if summary.hunks else []
     return laid_out
+
+
+def _output_rows(summary: CallSummary, width: int) -> list[Row]:
+    """The output of a call. Words to the person are wrapped, output is cut."""
+    output = summary.output
+    if summary.state == "refused" or (summary.state == "failed" and not summary.note):
+        style = "yellow" if summary.state == "refused" else "red"
+        return [
+            row
+            for line in output.first
+            for row in wrap_spans([TextSpan(line, style)], width, first=(TextSpan(INDENT),))
+        ]
+    lines = [*output.first, *([f"… {output.hidden:,} more lines"] if output.hidden else []), *output.last]
+    return [clip_row((TextSpan(INDENT), TextSpan(line, "dim")), width) if line else () for line in lines]
 
 
 def task_row(status: str, text: str, width: int) -> Row:

@@ -20,7 +20,8 @@ CallState: TypeAlias = Literal["writing", "waiting", "asking", "running", "done"
 FindTool: TypeAlias = Callable[[str], Tool | None]
 
 MAX_RAW_CHARS = 8_000
-MAX_RESULT_LINES = 6
+HEAD_LINES, TAIL_LINES = 2, 4  # of a result
+MAX_OWN_LINES = 400  # of a command of the person's own
 # The field of an input that says what a call is about, by preference.
 SUBJECTS = (
     "command",
@@ -69,6 +70,14 @@ class Call(Struct):
     lanes: dict[str, Lane] = field(default_factory=dict)
 
 
+class Excerpt(Struct, frozen=True):
+    """The first and last lines of a text, printable, and how many are between them."""
+
+    first: tuple[str, ...] = ()
+    hidden: int = 0
+    last: tuple[str, ...] = ()
+
+
 class CallSummary(Struct, frozen=True):
     """A finished call: its line, what it says below it, and the patch it made."""
 
@@ -77,8 +86,7 @@ class CallSummary(Struct, frozen=True):
     state: CallState
     seconds: float = 0.0
     note: str = ""
-    lines: tuple[str, ...] = ()
-    hidden_lines: int = 0
+    output: Excerpt = field(default_factory=Excerpt)
     hunks: tuple[Mapping[str, Any], ...] = ()
     lanes: tuple[str, ...] = ()
 
@@ -158,9 +166,9 @@ class CallFormatter:
 
     def summarize(self, call: Call) -> CallSummary:
         """Sum up a call that has ended."""
-        note, lines, hidden, hunks = self._result(call)
+        note, output, hunks = self._result(call)
         lanes = tuple(
-            f"{lane.agent_type}: {lane.calls} calls" + (f", {lane.refused} refused" if lane.refused else "")
+            f"{lane.agent_type}: {plural(lane.calls, 'call')}" + (f", {lane.refused} refused" if lane.refused else "")
             for lane in call.lanes.values()
         )
         return CallSummary(
@@ -169,40 +177,42 @@ class CallFormatter:
             state=call.state,
             seconds=call.seconds,
             note=note,
-            lines=lines,
-            hidden_lines=hidden,
+            output=output,
             hunks=hunks,
             lanes=lanes,
         )
 
-    def _result(self, call: Call) -> tuple[str, tuple[str, ...], int, tuple[Mapping[str, Any], ...]]:
+    def _result(self, call: Call) -> tuple[str, Excerpt, tuple[Mapping[str, Any], ...]]:
+        """The note, the output and the patch of a call."""
         result = call.result
         if result is None:
-            return "", (), 0, ()
+            return "", Excerpt(), ()
         outcome = result.outcome
         if isinstance(outcome, Refused):
-            return "", self.refusal_lines(call, outcome), 0, ()
+            return "", Excerpt(self.refusal_lines(call, outcome)), ()
         if isinstance(outcome, Interrupted):
-            return "interrupted", *_first_lines(outcome.partial), ()
+            return "interrupted", excerpt(outcome.partial), ()
         if result.is_error:
             note = _exit_note(result)
-            return note, *_first_lines(self.shorten_paths(_output_text(result) if note else result.person_text)), ()
-        hunks = _hunks(result)
-        if hunks:
-            return _count_changes(hunks), (), 0, hunks
+            text = _output_text(result) if note else result.person_text
+            return note, excerpt(self.shorten_paths(text), at_length=call.by_person), ()
+        if hunks := _hunks(result):
+            return _count_changes(hunks), Excerpt(), hunks
         if call.name in COUNTED and not call.by_person:
-            return _count_note(call.name, result), (), 0, ()
-        tool = self._find(call.name)
+            return _count_note(call.name, result), Excerpt(), ()
         if call.name == "Bash":
-            text = _output_text(result)
-            note = "" if text.strip() else "no output"
-            changed = result.data.get("changedFiles") if isinstance(result.data, Mapping) else None
-            if changed:
-                names = ", ".join(self.relative(str(path)) for path in changed[:3])
-                note = to_line(f"changed {names}" + (f" and {len(changed) - 3} more" if len(changed) > 3 else ""), 200)
-            return note, *_first_lines(text, MAX_RESULT_LINES if not call.by_person else 200), ()
+            output = excerpt(_output_text(result), at_length=call.by_person)
+            return self._changed_files(result) or ("" if output.first else "no output"), output, ()
+        tool = self._find(call.name)
         text = tool.show_result(result) if tool is not None and not call.by_person else result.person_text
-        return _image_note(result), *_first_lines(self.shorten_paths(text)), ()
+        return _image_note(result), excerpt(self.shorten_paths(text), at_length=call.by_person), ()
+
+    def _changed_files(self, result: ToolResult) -> str:
+        changed = result.data.get("changedFiles") if isinstance(result.data, Mapping) else None
+        if not changed:
+            return ""
+        names = ", ".join(self.relative(str(path)) for path in changed[:3])
+        return to_line(f"changed {names}" + (f" and {len(changed) - 3} more" if len(changed) > 3 else ""), 200)
 
     def refusal_lines(self, call: Call, outcome: Refused) -> tuple[str, ...]:
         """Why a call was refused, for a person."""
@@ -211,7 +221,7 @@ class CallFormatter:
         tool, why = self._find(call.name), call.result.person_text if call.result else outcome.person
         if tool is not None and call.input is not None and type(tool).show_rejection is not Tool.show_rejection:
             why = tool.show_rejection(call.input, why)
-        return _first_lines(self.shorten_paths(why))[0]
+        return excerpt(self.shorten_paths(why), at_length=True).first
 
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:
@@ -244,17 +254,18 @@ def _line_range(fields: Mapping[str, Any]) -> str:
     return f":{start}-{start + limit - 1}" if isinstance(limit, int) else f":{start}-"
 
 
-def _first_lines(text: str, most: int = MAX_RESULT_LINES) -> tuple[tuple[str, ...], int]:
-    """The first lines of a text, printable, and how many there are beyond them. Cheap for a text of any size."""
+def excerpt(text: str, *, at_length: bool = False) -> Excerpt:
+    """The beginning and the end of a text. Cheap for a text of any size."""
+    head, tail = (MAX_OWN_LINES, 0) if at_length else (HEAD_LINES, TAIL_LINES)
     text = text.strip("\n")
     if not text.strip():
-        return (), 0
-    lines = text.split("\n", most)
-    if len(lines) <= most:
-        return tuple(_printable_line(line) for line in lines), 0
-    rest = lines.pop()
-    hidden = rest.count("\n") + 1
-    return tuple(_printable_line(line) for line in lines), hidden
+        return Excerpt()
+    first = text.split("\n", head + tail + 1)
+    if len(first) <= head + tail + 1:
+        return Excerpt(tuple(map(_printable_line, first)))
+    hidden = text.count("\n") + 1 - head - tail
+    last = text.rsplit("\n", tail)[1:] if tail else []
+    return Excerpt(tuple(map(_printable_line, first[:head])), hidden, tuple(map(_printable_line, last)))
 
 
 def _printable_line(line: str) -> str:
@@ -293,11 +304,11 @@ def _count_note(name: str, result: ToolResult) -> str:
     data = result.data if isinstance(result.data, Mapping) else {}
     if name == "Read" and isinstance(data.get("file"), Mapping) and "numLines" in data["file"]:
         count, total = data["file"]["numLines"], data["file"].get("totalLines")
-        return _plural(count, "line") + (f" of {total:,}" if isinstance(total, int) and total > count else "")
+        return plural(count, "line") + (f" of {total:,}" if isinstance(total, int) and total > count else "")
     if isinstance(data.get("numFiles"), int):
-        return _plural(data["numFiles"], "file")
+        return plural(data["numFiles"], "file")
     text = result.text.strip("\n")
-    return _plural(text.count("\n") + 1, COUNTED[name]) if text else "nothing found"
+    return plural(text.count("\n") + 1, COUNTED[name]) if text else "nothing found"
 
 
 def _image_note(result: ToolResult) -> str:
@@ -305,7 +316,8 @@ def _image_note(result: ToolResult) -> str:
     return ", ".join(f"{image.media_type}, {len(image.data) * 3 // 4096:,} kB" for image in images[:3])
 
 
-def _plural(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
+    """A count with its noun."""
     if count == 1:
         return f"1 {noun}"
     return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"

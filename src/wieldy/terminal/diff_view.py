@@ -11,7 +11,8 @@ from wieldy.terminal.text import Row, TextSpan, clip_row, make_printable
 
 MAX_DIFF_ROWS = 40
 MAX_WORD_DIFF_CHARS = 500
-MIN_SIMILARITY = 0.4  # lines that share less are shown as removed and added as a whole
+MAX_PAIRS = 200
+MIN_SIMILARITY = 0.6  # lines that share less are shown as removed and added as a whole
 _TOKENS = re.compile("[\\w\u200c\u200d]+|\\s+|[^\\w\\s]+")
 
 
@@ -93,12 +94,19 @@ def mark_changed_words(
     """Style removed and added lines; where they pair up, mark the words that differ."""
     before = [[TextSpan(make_printable(line), "red")] for line in removed]
     after = [[TextSpan(make_printable(line), "green")] for line in added]
-    if len(removed) == len(added):
-        for number, (old, new) in enumerate(zip(removed, added, strict=True)):
-            if max(len(old), len(new)) <= MAX_WORD_DIFF_CHARS:
-                pair = _mark_pair(make_printable(old), make_printable(new))
-                if pair is not None:
-                    before[number], after[number] = pair
+    start = 0
+    if len(removed) * len(added) > MAX_PAIRS:
+        return before, after
+    for number, new in enumerate(added):
+        for candidate in range(start, len(removed)):
+            old = removed[candidate]
+            if max(len(old), len(new)) > MAX_WORD_DIFF_CHARS:
+                continue
+            pair = _mark_pair(make_printable(old), make_printable(new))
+            if pair is not None:
+                before[candidate], after[number] = pair
+                start = candidate + 1
+                break
     return before, after
 
 

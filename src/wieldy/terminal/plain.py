@@ -11,7 +11,7 @@ import signal
 import sys
 import termios
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from wieldy.console import Fragment, write
 from wieldy.core.decision import Answer, Question
@@ -21,9 +21,30 @@ from wieldy.terminal.chat import Chat
 from wieldy.terminal.inquiry import GUARD_SECONDS
 from wieldy.terminal.questions import NoAnswer, ask_permission, format_question, parse_answer
 from wieldy.terminal.text import row_fragments
+from wieldy.terminal.view_model import ViewModel
 
 PROMPT = "> "
 ANNOUNCE_SECONDS = 0.5  # a call that runs for longer is announced
+
+
+class BlockPrinter:
+    """Prints the finished blocks of a view as they come."""
+
+    def __init__(self, view: ViewModel) -> None:
+        self.view = view
+        self._printed = 0
+        self._previous: Block | None = None
+
+    def print_new(self, before: Callable[[], None] | None = None) -> None:
+        """Print the blocks that were added; `before` is called before the first of them."""
+        width = _columns()
+        for block in self.view.blocks[self._printed :]:
+            for row in separated_rows(block, self._previous, width):
+                if before is not None:
+                    before()
+                write(*row_fragments(row), flush=True)
+            self._previous = block
+        self._printed = len(self.view.blocks)
 
 
 class PlainSession:
@@ -32,9 +53,7 @@ class PlainSession:
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
         chat.surface = self
-        self._view = chat.view
-        self._printed = 0
-        self._previous: Block | None = None
+        self._printer = BlockPrinter(chat.view)
         self._announced: set[str] = set()
         self._answer: asyncio.Future[str] | None = None
         self._asked_at = 0.0
@@ -66,15 +85,10 @@ class PlainSession:
 
     def refresh(self) -> None:
         """Print what is finished; ask for a line where one is wanted."""
-        if self._view is not self._chat.view:
-            self._view, self._printed = self._chat.view, 0
-        width = _columns()
-        for block in self._view.blocks[self._printed :]:
-            for row in separated_rows(block, self._previous, width):
-                self._print(*row_fragments(row))
-            self._previous = block
-        self._printed = len(self._view.blocks)
-        for call in self._view.calls.values():
+        if self._printer.view is not self._chat.view:
+            self._printer = BlockPrinter(self._chat.view)
+        self._printer.print_new(self._leave_line)
+        for call in self._chat.view.calls.values():
             if call.state == "running" and call.id not in self._announced:
                 self._announced.add(call.id)
                 asyncio.get_running_loop().call_later(ANNOUNCE_SECONDS, self._announce, call.id)
@@ -122,15 +136,20 @@ class PlainSession:
     # Inside
 
     def _print(self, *fragments: Fragment) -> None:
-        if self._prompted:  # the person may be typing: their line is left behind
-            write("")
-            self._prompted = False
+        self._leave_line()
         write(*fragments, flush=True)
 
+    def _leave_line(self) -> None:
+        """Begin a new line after the prompt, where the person may be typing."""
+        if self._prompted:
+            write("")
+            self._prompted = False
+
     def _announce(self, call_id: str) -> None:
-        call = self._view.calls.get(call_id)
+        view = self._chat.view
+        call = view.calls.get(call_id)
         if call is not None and call.state == "running":
-            self._print(f"● {self._view.format.label(call.name)} {self._view.format.subject(call)}")
+            self._print(f"● {view.format.label(call.name)} {view.format.subject(call)}")
 
     async def _read_answer(self, prompt: str) -> str:
         """Read a line that was typed after the question appeared. Raises `NoAnswer`."""
@@ -169,7 +188,6 @@ class PlainSession:
         elif line.strip():
             if self._chat.busy:
                 write(f"queued: {line}")
-            self._previous = None
             self._chat.submit(line)
         else:
             self.refresh()

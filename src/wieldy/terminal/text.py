@@ -148,6 +148,17 @@ def wrap_spans(
     return rows
 
 
+def merge_spans(spans: Iterable[TextSpan]) -> Row:
+    """Join neighbors of one style."""
+    merged: list[TextSpan] = []
+    for span in spans:
+        if merged and merged[-1].style == span.style:
+            merged[-1] = TextSpan(merged[-1].text + span.text, span.style)
+        else:
+            merged.append(span)
+    return tuple(merged)
+
+
 class _Wrapping:
     """Fills rows word by word. A word may consist of several spans: it is held back until a blank follows."""
 
@@ -174,11 +185,10 @@ class _Wrapping:
     def end_row(self) -> None:
         self._place_word()
         self._blank = None
-        self._rows.append(tuple(self._row))
-        self._start(self._rest)
+        self._next_row()
 
     def _next_row(self) -> None:
-        self._rows.append(tuple(self._row))
+        self._rows.append(merge_spans(self._row))
         self._start(self._rest)
 
     def _place_word(self) -> None:

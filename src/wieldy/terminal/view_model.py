@@ -49,7 +49,7 @@ from wieldy.terminal.blocks import (
     rows,
     task_row,
 )
-from wieldy.terminal.calls import MAX_RAW_CHARS, Call, CallFormatter, CallState, FindTool, Lane
+from wieldy.terminal.calls import MAX_RAW_CHARS, Call, CallFormatter, CallState, FindTool, Lane, plural
 from wieldy.terminal.markdown import MarkdownPiece, MarkdownStream
 from wieldy.terminal.text import Row, TextSpan, clip_row, to_line
 
@@ -249,6 +249,8 @@ class ViewModel:
                 lane.activity = f"{self.format.label(inner.name)} {self.format.describe(inner.name, inner.input)}"
             case ToolFailed() if isinstance(inner.result.outcome, Refused):
                 lane.refused += 1
+                why = to_line(self.format.shorten_paths(inner.result.person_text))
+                self.blocks.append(LineBlock(f"{INDENT}↳ {event.agent_type}: ⊘ {inner.name}: {why}", "yellow"))
             case ModelTextDelta() if not inner.thinking:
                 lane.activity = "writing"
             case ModelRequested():
@@ -327,7 +329,7 @@ class ViewModel:
         live = [call_row(self.format.label(call.name), self.format.subject(call), call.state, elapsed, width)]
         if call.lanes:
             for lane in call.lanes.values():
-                text = f"↳ {lane.agent_type} · {lane.calls} calls · {'done' if lane.ended else lane.activity}"
+                text = f"↳ {lane.agent_type} · {plural(lane.calls, 'call')} · {'done' if lane.ended else lane.activity}"
                 live.append(clip_row((TextSpan(INDENT), TextSpan(to_line(text), "dim")), width))
         elif call.progress and call.state == "running":
             lines = [line for line in call.progress[-4_000:].split("\n") if line.strip()]

@@ -13,7 +13,6 @@ from tests.unit.subagents.conftest import told
 
 from wieldy import Script, Session, Toolbox
 from wieldy.agent.models import SubagentModels
-from wieldy.console import render
 from wieldy.core.errors import SessionError
 from wieldy.core.events import AgentEvent, Event, ModelAnswered, Notice, ToolFailed, ToolStarted, ToolSucceeded
 from wieldy.core.outcome import Done, Refused, Text, ToolResult
@@ -21,7 +20,9 @@ from wieldy.core.provider import Usage
 from wieldy.headless.stream_json import StreamJsonWriter
 from wieldy.providers.model_names import MODEL_ALIASES
 from wieldy.subagents.definitions import AgentDefinition
-from wieldy.terminal.view import View
+from wieldy.terminal.blocks import rows
+from wieldy.terminal.text import row_text
+from wieldy.terminal.view_model import ViewModel
 from wieldy.testing import record
 
 CLAUDE = f"anthropic/{MODEL_ALIASES['sonnet']}"
@@ -140,14 +141,20 @@ async def test_lines_of_agents_follow_the_message_that_sent_them_at_any_depth(op
 
 
 def test_a_terminal_shows_the_tools_of_an_agent_and_what_was_denied_to_it():
-    view = View(lambda name: None)
-    started = inside("a", "1", ToolStarted(call_id="b", name="Read", input={}))
-    assert render(*view.show(started), color=False) == "  ↳ explore: Read\n"
+    view = ViewModel(lambda name: None, "/project")
+    view.running = True
+    view.apply(ToolStarted(call_id="a", name="Agent", input={"agent_type": "explore", "description": "look"}))
+    view.apply(inside("a", "1", ToolStarted(call_id="b", name="Read", input={"file_path": "/project/x.py"})))
+    live = [row_text(row) for row in view.live_rows(80, 0.0, 20)]
+    assert live == ["● Agent explore: look", "  ↳ explore · 1 call · Read x.py"]
     refused = ToolFailed(
         call_id="b", name="Read", result=result("b", "not so", Refused("permission", "not so")), seconds=0
     )
-    assert render(*view.show(inside("a", "1", refused)), color=False) == "  ↳ explore: not so\n"
-    assert view.show(inside("a", "1", answered())) == []
+    view.apply(inside("a", "1", refused))
+    assert [row_text(row) for row in rows(view.blocks[-1], 80)] == ["  ↳ explore: ⊘ Read: not so"]
+    count = len(view.blocks)
+    view.apply(inside("a", "1", answered()))
+    assert len(view.blocks) == count
 
 
 @pytest.mark.asyncio
