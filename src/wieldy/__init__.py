@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from wieldy.agent.records import QuestionDeferred
     from wieldy.agent.session import Session
     from wieldy.core.call import ToolCall
     from wieldy.core.decision import Answer, Decision, Question, Reason
@@ -47,9 +48,10 @@ if TYPE_CHECKING:
         ToolStarted,
         ToolSucceeded,
     )
-    from wieldy.core.outcome import Done, Failed, Image, Interrupted, Refused, Text, ToolResult
+    from wieldy.core.outcome import Done, Failed, Image, Interrupted, Refused, Text, ToolResult, Waiting
     from wieldy.core.tool import Doubt, Options, Output, Progress, Tool, ToolContext
     from wieldy.core.tool_decorator import tool
+    from wieldy.core.user_questions import UserAnswer, UserQuestion
     from wieldy.engine.tool_limits import Cached, Logged, RateLimited, TimeLimited
     from wieldy.hooks.config import python_hook
     from wieldy.mcp.server.serve import serve_mcp
@@ -64,20 +66,22 @@ if TYPE_CHECKING:
     from wieldy.workspace_services import HostServices
 
 _MODULE_NAMES: dict[str, str] = {
+    "agent.records": "QuestionDeferred",
     "agent.session": "Session",
     "core.call": "ToolCall",
     "core.decision": "Answer Decision Question Reason",
     "core.effects": "Fetches Opaque Reads Runs Writes",
-    "core.errors": "ClosedError Refusal SessionError SettingsError ToolDefinitionError ToolFailure WieldyError",
+    "core.errors": ("ClosedError Refusal SessionError SettingsError ToolDefinitionError ToolFailure WieldyError"),
     "core.events": (
         "AgentEvent CallEvent Compacted Event EventsDropped HookEnded HookStarted ModelAnswered "
         "ModelBlockDelta ModelRequested ModelTextDelta Notice PermissionAsked PermissionDecided Retried "
         "RunEnded Steered ToolCancelled ToolEnded ToolFailed ToolInputDelta ToolProgress ToolRequested "
         "ToolStarted ToolSucceeded"
     ),
-    "core.outcome": "Done Failed Image Interrupted Refused Text ToolResult",
+    "core.outcome": "Done Failed Image Interrupted Refused Text ToolResult Waiting",
     "core.tool": "Doubt Options Output Progress Tool ToolContext",
     "core.tool_decorator": "tool",
+    "core.user_questions": "UserAnswer UserQuestion",
     "engine.tool_limits": "Cached Logged RateLimited TimeLimited",
     "hooks.config": "python_hook",
     "mcp.server.serve": "serve_mcp",
@@ -129,6 +133,7 @@ __all__ = [
     "PermissionDecided",
     "Progress",
     "Question",
+    "QuestionDeferred",
     "RateLimited",
     "Reads",
     "Reason",
@@ -160,6 +165,9 @@ __all__ = [
     "ToolSucceeded",
     "Toolbox",
     "Turn",
+    "UserAnswer",
+    "UserQuestion",
+    "Waiting",
     "WieldyError",
     "Wire",
     "Writes",

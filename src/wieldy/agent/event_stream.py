@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from typing import Self
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import Any, Self
 
-from wieldy.core.events import Event
+from wieldy.core.errors import SessionError
+from wieldy.core.events import Event, RunEnded
+
+
+def final_text(ended: RunEnded) -> str:
+    """The model's last text. Raises `SessionError` for a run that failed or was interrupted."""
+    if ended.is_error or ended.why == "interrupted":
+        raise SessionError(ended.detail or ended.why)
+    return ended.text
 
 
 class EventStream:
-    """Iterates over the events of a run. Leaving the iteration, or `aclose`, interrupts the run.
+    """Iterates over the events of a run, or awaits its last text. Leaving the iteration, or `aclose`, interrupts the run.
 
     Python closes an abandoned generator only at some later time. This object reports at once that nobody follows any more, so
     that the session can be used again.
@@ -30,6 +38,16 @@ class EventStream:
         except BaseException:
             self._has_ended = True
             raise
+
+    def __await__(self) -> Generator[Any, None, str]:
+        """Run to the end and return the model's last text. Raises `SessionError` when the run ends otherwise."""
+        return self._finish().__await__()
+
+    async def _finish(self) -> str:
+        async for event in self:
+            if isinstance(event, RunEnded):
+                return final_text(event)
+        raise SessionError("the run has ended already")
 
     async def aclose(self) -> None:
         """Interrupt the run if it is not over, and wait for its end."""

@@ -204,6 +204,21 @@ class AgentLoop:
         """
         context = (*context, *await self.hooks.on_prompt(prompt_text(content)))
         self.transcript.append(UserMessage([*content, *map(_text_block, context)], at=time.time()))
+        return await self._run_turns(abort)
+
+    async def resume(self, context: Sequence[str], abort: Abort) -> RunEnd:
+        """Run the calls that waited for answers, then turns until the end. `context` from hooks comes after their results.
+
+        Raises `Aborted`, `ProviderFailure` or `SessionError`.
+        """
+        result = await self._model_turn.run_calls(self.transcript.conversation.waiting_calls(), abort)
+        if (end := _run_end(result, abort, "")) is not None:
+            return end
+        if context:
+            self.transcript.append(UserMessage([*map(_text_block, context)]))
+        return await self._run_turns(abort)
+
+    async def _run_turns(self, abort: Abort) -> RunEnd:
         turns, text = 0, ""
         while True:
             if abort.aborted:
@@ -324,6 +339,8 @@ def _run_end(result: TurnResult, abort: Abort, text: str) -> RunEnd | None:
     """How the run has ended, or None when the model is to be asked again."""
     if result.interrupted:
         return RunEnd("interrupted", abort.reason, text)
+    if result.waiting:
+        return RunEnd("waiting", "questions are to be answered", text)
     if result.looping:
         return RunEnd("looping", "the model kept making the same failing call", text)
     if result.results or result.failure is not None:

@@ -17,14 +17,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from wieldy.agent.records import AssistantBlock, AssistantMessageEnded, MessageDiscarded, ToolResultRecord
+from wieldy.agent.records import AssistantBlock, AssistantMessageEnded, CallsWaiting, MessageDiscarded, ToolResultRecord
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
 from wieldy.core.call import ToolCall
 from wieldy.core.errors import SessionError
 from wieldy.core.events import ModelAnswered, ModelBlockDelta, ModelRequested, ModelTextDelta, Retried, ToolInputDelta
-from wieldy.core.outcome import Refused, ToolResult
+from wieldy.core.outcome import Refused, ToolResult, Waiting
 from wieldy.core.provider import (
     BlockDelta,
     BlockEnded,
@@ -53,7 +53,10 @@ DELTA_TYPES = {"signature": "signature_delta", "citation": "citations_delta"}
 
 
 class TurnResult(Struct, frozen=True):
-    """The model's message and the results of its calls. `failure` is set where the stream broke after a call had started."""
+    """The model's message and the results of its calls. `failure` is set where the stream broke after a call had started.
+
+    `waiting`: some of the calls have not run, because questions are answered later.
+    """
 
     content: tuple[dict[str, Any], ...]
     text: str
@@ -62,6 +65,7 @@ class TurnResult(Struct, frozen=True):
     interrupted: bool = False
     failure: ProviderFailure | None = None
     looping: bool = False
+    waiting: bool = False
 
 
 class ModelTurn:
@@ -125,14 +129,37 @@ class ModelTurn:
             self._record_end(content, message.usage, reason, time.monotonic() - started)
             results = await turn.results() if turn.calls else []
         attempt.record_results(results)
+        looping = await self._settle(turn, results)
+        text = join_texts(content)
+        is_waiting = any(isinstance(result.outcome, Waiting) for result in results)
+        is_interrupted = interrupted or abort.aborted
+        return TurnResult(content, text, reason, results, is_interrupted, failure, looping, is_waiting)
+
+    async def run_calls(self, calls: Sequence[ToolCall], abort: Abort) -> TurnResult:
+        """Run calls of an earlier message, whose questions have been answered."""
+        async with self.box.turn(flush=self.transcript.flush, loop_breaker=self.loop_breaker) as turn:
+            attempt = TurnAttempt(turn, self.transcript, self.box.events)
+            for call in calls:
+                attempt.submit(call)
+            results = await turn.results()
+        attempt.record_results(results)
+        looping = await self._settle(turn, results)
+        is_waiting = any(isinstance(result.outcome, Waiting) for result in results)
+        return TurnResult((), "", "tool_use", results, abort.aborted, None, looping, is_waiting)
+
+    async def _settle(self, turn: CallTurn, results: Sequence[ToolResult]) -> bool:
+        """Have the effects of a turn on disk before the model is told of them; whether the model runs in a loop."""
+        waiting = [result.call_id for result in results if isinstance(result.outcome, Waiting)]
+        if waiting:
+            self.transcript.append(CallsWaiting(waiting))
         if turn.has_lasting_effects:
-            await self.transcript.flush(results=True)  # effects are on disk before the model is told of them
+            await self.transcript.flush(results=True)
         looping = [
             self.loop_breaker.record(call, failed=result.is_error)
             for call, result in zip(turn.calls, results, strict=True)
+            if not isinstance(result.outcome, Waiting)
         ]
-        text = join_texts(content)
-        return TurnResult(content, text, reason, results, interrupted or abort.aborted, failure, any(looping))
+        return any(looping)
 
     def _record_end(self, content: tuple[dict[str, Any], ...], usage: Usage, reason: str, seconds: float) -> None:
         if VISIBLE_TYPES.isdisjoint([block["type"] for block in content]):
@@ -180,7 +207,7 @@ class TurnAttempt:
                     if len(message.blocks) > self._recorded_blocks:
                         self._record_blocks()
                     if call is not None:
-                        self._submit(call)
+                        self.submit(call)
             finally:
                 await deltas.aclose()  # type: ignore[attr-defined]
 
@@ -190,9 +217,9 @@ class TurnAttempt:
             calls = self.message.close_open_blocks()
             self._record_blocks()
             for call in calls:
-                self._submit(call)
+                self.submit(call)
         if (last_call := self.message.take_undecided(cut_off=False)) is not None:
-            self._submit(last_call)
+            self.submit(last_call)
 
     def finish_interrupted(self) -> None:
         """Close an interrupted message: keep text, which the user has seen, but no open thought or call."""
@@ -206,12 +233,13 @@ class TurnAttempt:
     def record_results(self, results: Sequence[ToolResult]) -> None:
         """Record the results that are not recorded yet."""
         for result in results:
-            if result.call_id not in self._recorded_results:
+            if result.call_id not in self._recorded_results and not isinstance(result.outcome, Waiting):
                 stage = result.outcome.stage if isinstance(result.outcome, Refused) else None
                 self._transcript.append(ToolResultRecord(result.as_wire(), stage))
                 self._recorded_results.add(result.call_id)
 
-    def _submit(self, call: ToolCall) -> None:
+    def submit(self, call: ToolCall) -> None:
+        """Start a call; its result is recorded as soon as it is there."""
         self._turn.submit(call).add_done_callback(self._on_done)
 
     def _on_done(self, task: asyncio.Task[ToolResult]) -> None:

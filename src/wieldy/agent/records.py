@@ -6,7 +6,7 @@ and ignores fields it does not know, so that an older version can read what a ne
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -143,6 +143,37 @@ class ApprovalRequested(TranscriptRecord, frozen=True, tag="asked"):
     id: str
 
 
+class QuestionDeferred(TranscriptRecord, frozen=True, tag="question"):
+    """A question that is answered later: about the permission of a call (`decision`), or one that a call asks (`questions`).
+
+    `id` is that of the call, `name` its tool.
+    """
+
+    id: str
+    name: str = ""
+    input: dict[str, Any] = {}
+    decision: dict[str, Any] | None = None
+    questions: list[dict[str, Any]] | None = None
+
+    @property
+    def kind(self) -> Literal["permission", "user"]:
+        """Whether permission is asked for, or something about the task."""
+        return "permission" if self.questions is None else "user"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The question as JSON, for whoever is to answer it."""
+        data = {"id": self.id, "kind": self.kind, "name": self.name}
+        if self.questions is not None:
+            return {**data, "questions": self.questions}
+        return {**data, "input": self.input, "decision": self.decision}
+
+
+class CallsWaiting(TranscriptRecord, frozen=True, tag="waiting"):
+    """The run has ended; these calls run when their questions, or those of the calls before them, are answered."""
+
+    ids: list[str]
+
+
 class SubagentStarted(TranscriptRecord, frozen=True, tag="agent"):
     """A subagent was started by a call."""
 
@@ -178,6 +209,8 @@ AnyRecord: TypeAlias = (
     | ModelChanged
     | SideRequestMade
     | ApprovalRequested
+    | QuestionDeferred
+    | CallsWaiting
     | SubagentStarted
     | SubagentEnded
 )

@@ -149,7 +149,7 @@ class SessionRuns:
                 turns=conversation.turns - turns_before,
                 cost=conversation.cost,
                 seconds=time.monotonic() - started,
-                is_error=end.why not in ("done", "interrupted"),
+                is_error=end.why not in ("done", "interrupted", "waiting"),
                 detail=end.detail,
                 failure=end.failure,
                 unsent=tuple(map(prompt_text, self._steering.take())),

@@ -4,36 +4,41 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from wieldy.agent.event_stream import EventStream
+from msgspec.structs import replace
+
+from wieldy.agent.deferred import DeferredQuestions, Reply
+from wieldy.agent.event_stream import EventStream, final_text
 from wieldy.agent.loop import AgentLoop, RequestOptions, RunEnd, RunLimits
 from wieldy.agent.models import SessionModels
 from wieldy.agent.prompts import Prompt, prompt_content
-from wieldy.agent.records import ApprovalRequested, ModelChanged, SessionHeader
+from wieldy.agent.records import ApprovalRequested, ModelChanged, QuestionDeferred, SessionHeader
 from wieldy.agent.rewind import Rewind
 from wieldy.agent.runs import SessionRuns, Work
 from wieldy.agent.session_setup import SessionSetup, session_host
+from wieldy.agent.session_state import SessionState
 from wieldy.agent.store import find_session
 from wieldy.agent.system_prompt import ROLE
 from wieldy.agent.transcript import NAME as TRANSCRIPT_NAME
-from wieldy.agent.transcript import Conversation, Transcript
+from wieldy.agent.transcript import Transcript, fold, records
 from wieldy.approval import Ask
 from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError
-from wieldy.core.option_checks import require_amount, require_count
-from wieldy.core.provider import Provider, ToolSpec
+from wieldy.core.option_checks import require_amount, require_callable, require_count
+from wieldy.core.provider import Provider
 from wieldy.core.tool import Tool
 from wieldy.toolbox import Toolbox
 from wieldy.workspace_services import HostServices
 
 if TYPE_CHECKING:
     from wieldy.hooks.config import Hook
-    from wieldy.providers.model_names import DefaultModel
 
 
-class Session:
+class Session(SessionState):
     """A conversation with a model that has tools. `model` is `provider/name`, `script:FILE`, or a `Provider`.
+
+    With `ask="defer"` a run that needs a permission ends with `RunEnded(why="waiting")`: see `pending` and `answer`.
 
     `small_model` answers questions about web pages. `resume` goes on with an earlier session by its id, or the
     beginning of it; with `fork`, in a copy of it. `session_id` is the id of a new one. `max_cost` is in US dollars and
@@ -49,7 +54,7 @@ class Session:
         mode: str | None = None,
         settings: Mapping[str, Any] | None = None,
         tools: Iterable[Tool] = (),
-        ask: Ask | None = None,
+        ask: Ask | Literal["defer"] | None = None,
         settings_file: str | os.PathLike[str] | None = None,
         load_settings: bool | Collection[str] | None = None,
         builtins: bool = True,
@@ -77,6 +82,16 @@ class Session:
         require_count("thinking_budget", thinking_budget, least=0)
         self._resume_folder = find_session(resume) if resume is not None else None
         resumed_id = None if self._resume_folder is None else self._resume_folder.name
+        require_callable("ask", ask, or_text="defer")
+        host = host or HostServices()
+        self._deferred = DeferredQuestions(
+            None if ask == "defer" else ask,
+            host.question_handler,
+            defers=ask == "defer",
+            record=lambda question: self.transcript.append(question),  # noqa: PLW0108 - the transcript is made below
+        )
+        if ask == "defer" or resume is not None:  # questions may have been answered meanwhile
+            ask, host = self._deferred.ask, replace(host, question_handler=self._deferred)
         self.box = Toolbox(
             root,
             mode=mode,
@@ -90,7 +105,7 @@ class Session:
             servers=servers,
             on_question=lambda call_id: self.transcript.append(ApprovalRequested(call_id)),
             options=lambda: self._setup.tool_options(),  # noqa: PLW0108 - the setup is made below
-            host=session_host(host or HostServices(), lambda: self._setup),
+            host=session_host(host, lambda: self._setup),
             session_id=session_id if fork or resumed_id is None else resumed_id,
             env=env,
             session_dir=session_dir,
@@ -120,69 +135,11 @@ class Session:
         )
         self._loop: AgentLoop | None = None
 
-    @property
-    def id(self) -> str:
-        """The id to resume this session by."""
-        return self.box.id
-
-    @property
-    def conversation(self) -> Conversation:
-        return self.transcript.conversation
-
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        """The conversation in the form of the Anthropic Messages API."""
-        return [message.as_dict() for message in self.conversation.copy().settle()]
-
-    @property
-    def provider(self) -> Provider:
-        """The model in use. Raises `SessionError` where none can be had."""
-        return self._models.main
-
-    @property
-    def default_model(self) -> DefaultModel | None:
-        """The model in use, where nobody named one and a key in the environment chose it."""
-        return self._models.default
-
-    @property
-    def model_name(self) -> str:
-        """The name of the model, as far as it is known."""
-        return self._models.name
-
-    @property
-    def system(self) -> tuple[str, ...]:
-        """The parts of the system prompt as they are sent, once the session is ready."""
-        return self._setup.prefix.system
-
     def set_model(self, model: str | Provider | None) -> None:
         """Use another model from the next request on; None is the configured one. Raises `SessionError`."""
         provider = self._models.switch(model)
         if self._loop is not None:
             self._loop.switch(provider, ModelChanged(provider.model, *self._models.recorded_name_and_url()))
-
-    @property
-    def running(self) -> bool:
-        return self._runs.running
-
-    @property
-    def ready(self) -> bool:
-        """Whether the session has a model and knows its tools."""
-        return self._loop is not None
-
-    @property
-    def offered(self) -> list[str]:
-        """The tools the model is offered, once the session is ready."""
-        return [offer.name for offer in self._setup.prefix.offers]
-
-    @property
-    def tool_specs(self) -> tuple[ToolSpec, ...]:
-        """The definitions of the tools that the model is offered, once the session is ready."""
-        return self._setup.prefix.offers
-
-    @property
-    def system_prompt(self) -> tuple[str, ...]:
-        """The parts of the system prompt, once the session is ready."""
-        return self._setup.prefix.system
 
     def run(self, prompt: Prompt, *, stream_deltas: bool = True) -> EventStream:
         """Send a prompt and iterate over events until the model has nothing more to call. The last is `RunEnded`.
@@ -193,10 +150,31 @@ class Session:
 
     async def ask(self, prompt: Prompt) -> str:
         """Send a prompt and return the model's last text. Raises `SessionError` when the run ends otherwise."""
-        ended = await self._runs.finish(_send(prompt))
-        if ended.is_error or ended.why == "interrupted":
-            raise SessionError(ended.detail or ended.why)
-        return ended.text
+        return final_text(await self._runs.finish(_send(prompt)))
+
+    @property
+    def pending(self) -> list[QuestionDeferred]:
+        """The questions that are still to be answered, each with its `id` and `as_dict()`."""
+        conversation = self.conversation
+        if self._resume_folder is not None:  # not read yet
+            conversation = fold(records(self._resume_folder))
+        return list(conversation.pending.values()) if conversation.waiting else []
+
+    def answer(self, replies: Mapping[str, Reply], *, stream_deltas: bool = True) -> EventStream:
+        """Answer pending questions by their ids and go on: await it for the last text, or iterate over it for the events.
+
+        A reply is True, False, words for the model (a no), or an `Answer`. Questions of AskUser are answered with text, a list,
+        or a dict by question. Questions that are not answered stay pending.
+        """
+
+        async def work(loop: AgentLoop, context: tuple[str, ...], abort: Abort) -> RunEnd:
+            pending = self.conversation.pending if self.conversation.waiting else {}
+            if not pending:
+                raise SessionError("no question is waiting for an answer")
+            self._deferred.take_replies(replies, pending)
+            return await loop.resume(context, abort)
+
+        return self._runs.stream(work, stream_deltas=stream_deltas)
 
     def steer(self, prompt: Prompt) -> None:
         """Say something while the model works: it hears it with its next request, instead of ending if it has no more calls.

@@ -22,10 +22,12 @@ from wieldy.agent.payloads import PAYLOAD_CHARS, PayloadStore, fsync_folder
 from wieldy.agent.records import (
     AssistantBlock,
     AssistantMessageEnded,
+    CallsWaiting,
     HistoryReplaced,
     MediaWithheld,
     MessageDiscarded,
     ModelChanged,
+    QuestionDeferred,
     ResultsShortened,
     SentPrompt,
     SessionHeader,
@@ -39,6 +41,7 @@ from wieldy.agent.records import (
     decode_record,
 )
 from wieldy.agent.repair import repair
+from wieldy.core.call import ToolCall
 from wieldy.core.errors import SessionError
 from wieldy.core.messages import ContentBlock, Message
 from wieldy.core.state_dirs import make_private_folder
@@ -255,7 +258,8 @@ def fold(records: Iterable[TranscriptRecord]) -> Conversation:
     try:
         for record in records:
             conversation.apply(record)
-        conversation.settle()
+        if not conversation.waiting:
+            conversation.settle()
     finally:
         if gc_was_enabled:
             gc.enable()
@@ -267,7 +271,8 @@ class Conversation:
 
     The first `repaired` messages are repaired; `repaired_ids` are the ids of their calls. `tokens` is the size of the last
     request and its answer as the provider counted it; `ids` are all call ids that were ever used. `prompts` are those of
-    the person, also where their messages have been compacted.
+    the person, also where their messages have been compacted. `waiting` are the ids of calls that have not run because
+    questions are answered later, `pending` those questions.
     """
 
     def __init__(self) -> None:
@@ -283,6 +288,8 @@ class Conversation:
         self.prompts: list[SentPrompt] = []
         self.repaired = 0
         self.repaired_ids: set[str] = set()
+        self.pending: dict[str, QuestionDeferred] = {}
+        self.waiting: list[str] = []
 
     def apply(self, record: TranscriptRecord) -> None:
         """Fold one record in. Records that are of no concern here are skipped."""
@@ -317,7 +324,22 @@ class Conversation:
     def _on_header(self, record: SessionHeader) -> None:
         self.header = record
 
+    def _on_question(self, record: QuestionDeferred) -> None:
+        self.pending[record.id] = record
+
+    def _on_waiting(self, record: CallsWaiting) -> None:
+        self.waiting = list(record.ids)
+
+    def _forget_waiting(self) -> None:
+        self.pending, self.waiting = {}, []
+
+    def waiting_calls(self) -> list[ToolCall]:
+        """The calls that have not run because they, or calls before them, wait for an answer."""
+        blocks = self.messages[-1].calls() if self.messages else ()
+        return [ToolCall(block["id"], block["name"], block["input"]) for block in blocks if block["id"] in self.waiting]
+
     def _on_user_message(self, record: UserMessage) -> None:
+        self._forget_waiting()
         self._close_open_message()
         content = _blocks(record.content)
         if record.at is not None:
@@ -343,11 +365,16 @@ class Conversation:
     def _on_result(self, record: ToolResultRecord) -> None:
         if isinstance(record.block.get("type"), str) and isinstance(record.block.get("tool_use_id"), str):
             self.results.append(record.block)
+            if self.waiting:
+                id = record.block["tool_use_id"]
+                self.pending.pop(id, None)
+                self.waiting = [each for each in self.waiting if each != id]
 
     def _on_activated(self, record: ToolsActivated) -> None:
         self.activated.update(dict.fromkeys(record.tools))
 
     def _on_replaced(self, record: HistoryReplaced) -> None:
+        self._forget_waiting()
         self._replace([message for data in record.messages if (message := _message(data)) is not None])
         self.ids.update([str(block.get("id")) for message in self.messages for block in message.calls()])
         if isinstance(record.ids, list):
@@ -375,7 +402,11 @@ class Conversation:
             self.header = replace(
                 self.header, model=record.model, configured=record.configured, base_url=record.base_url
             )
-        self._replace(without_thinking(self.settle()))
+        if self.waiting:  # calls are still to run: nothing may be settled
+            self.messages = list(without_thinking(self.messages))
+            self.repaired, self.repaired_ids = 0, set()
+        else:
+            self._replace(without_thinking(self.settle()))
 
     def _on_thinking_removed(self, record: ThinkingRemoved) -> None:
         from wieldy.agent.compaction import without_thinking
@@ -438,6 +469,8 @@ _HANDLERS: Mapping[type[TranscriptRecord], Callable[[Conversation, Any], None]] 
     AssistantMessageEnded: Conversation._on_message_ended,
     MessageDiscarded: Conversation._on_discarded,
     ToolResultRecord: Conversation._on_result,
+    QuestionDeferred: Conversation._on_question,
+    CallsWaiting: Conversation._on_waiting,
     ToolsActivated: Conversation._on_activated,
     HistoryReplaced: Conversation._on_replaced,
     ResultsShortened: Conversation._on_shortened,

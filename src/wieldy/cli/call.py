@@ -13,9 +13,9 @@ from wieldy.cli.arguments import add_mode, add_root, command_parser
 from wieldy.cli.output import with_notices
 from wieldy.console import write, write_error, write_json
 from wieldy.core.events import Event, ToolProgress
+from wieldy.core.json_values import to_json
 from wieldy.core.outcome import Done, ToolResult
 from wieldy.core.tool import Tool
-from wieldy.engine.results import to_json_value
 from wieldy.terminal.tool_input import format_result, parse_input
 from wieldy.toolbox import Toolbox
 from wieldy.workspace_services import HostServices
@@ -106,5 +106,5 @@ def _result_as_json(result: ToolResult) -> dict[str, Any]:
         "outcome": type(result.outcome).__name__.lower(),
         "text": result.text,
         "content": [block.as_wire() for block in result.content],
-        "data": to_json_value(result.data),
+        "data": to_json(result.data),
     }

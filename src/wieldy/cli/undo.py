@@ -69,12 +69,12 @@ async def _run(command: str, options: argparse.Namespace) -> int:
 
 
 async def _history(journal: Journal, options: argparse.Namespace) -> int:
-    from wieldy.engine.results import to_json_value
+    from wieldy.core.json_values import to_json
     from wieldy.files.journal.undo import history_lines
 
     entries = await journal.history(options.n)
     if options.json:
-        write_json(to_json_value(list(entries)))
+        write_json(to_json(list(entries)))
     elif entries:
         write("\n".join(history_lines(entries)))
     else:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from wieldy.core.json_values import to_json
+
 if TYPE_CHECKING:
     from wieldy.core.call import PlannedCall
     from wieldy.core.outcome import Outcome
@@ -48,6 +50,10 @@ class Decision(Struct, frozen=True):
     reasons: tuple[Reason, ...]
     suggestions: tuple[str, ...] = ()
 
+    def as_dict(self) -> dict[str, Any]:
+        """The decision as JSON, with `why` as text."""
+        return {**to_json(self), "why": self.why}
+
     @property
     def why(self) -> str:
         """The reason that decided: the first of the strictest."""
@@ -76,6 +82,17 @@ class Question(Struct, frozen=True):
     plan: PlannedCall
     decision: Decision
     agent: str = ""
+
+    @property
+    def id(self) -> str:
+        """The id of the call that the question is about."""
+        return self.plan.call.id
+
+    def as_dict(self) -> dict[str, Any]:
+        """The question as JSON."""
+        plan = self.plan
+        data = {"id": self.id, "kind": "permission", "name": plan.tool.name, "input": to_json(plan.input)}
+        return {**data, "decision": self.decision.as_dict(), **({"agent": self.agent} if self.agent else {})}
 
 
 class Answer(Struct, frozen=True):

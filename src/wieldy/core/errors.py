@@ -6,6 +6,7 @@
     ├── Refusal               a call that will not run: the stage that refused, and what the model can do next
     ├── ToolFailure           a tool that ran and failed: message, then stderr, then stdout
     ├── SessionError          the run cannot go on: one line for the person
+    ├── Deferred              a question that is answered later
     └── ClosedError           a toolbox or session is used after it was closed
 
 `Refusal` and `ToolFailure` become outcomes in `engine/pipeline.py`, and nowhere else.
@@ -58,6 +59,14 @@ class ToolFailure(WieldyError):
 
 class SessionError(WieldyError):
     """The run ends here. The message is one line for the person."""
+
+
+class Deferred(WieldyError):
+    """A question is to be answered later: the call does not run now. `question_id` is None for one that waits for another."""
+
+    def __init__(self, question_id: str | None = None) -> None:
+        super().__init__("the call waits for an answer")
+        self.question_id = question_id
 
 
 class ClosedError(WieldyError):

@@ -70,7 +70,13 @@ class Interrupted(Struct, frozen=True):
     partial: str = ""
 
 
-Outcome: TypeAlias = Done | Failed | Refused | Interrupted
+class Waiting(Struct, frozen=True):
+    """The call has not run: it waits for the answer to its own question, or to that of a call before it."""
+
+    question_id: str | None = None
+
+
+Outcome: TypeAlias = Done | Failed | Refused | Interrupted | Waiting
 
 
 class ToolResult(Struct, frozen=True):

@@ -57,8 +57,11 @@ class UserQuestions:
         """Whether somebody can answer now."""
         return self._handler is not None and getattr(self._handler, "available", True)
 
-    async def answer(self, questions: Sequence[UserQuestion]) -> tuple[UserAnswer, ...]:
-        """Return the answers. Raises `Refusal` where nobody is there, or the user does not want to answer."""
+    async def answer(self, questions: Sequence[UserQuestion], call_id: str = "") -> tuple[UserAnswer, ...]:
+        """Return the answers; `call_id` is the call that asks.
+
+        Raises `Refusal` where nobody is there, or the user does not want to answer.
+        """
         if self._handler is None or not self.available:
             raise Refusal(
                 "permission",
@@ -67,7 +70,10 @@ class UserQuestions:
                 person="nobody is there to answer",
             )
         async with self._while_waiting(questions[0].question):
-            answers = await self._handler.answer(questions)
+            if call_id and hasattr(self._handler, "answer_call"):
+                answers = await self._handler.answer_call(call_id, questions)
+            else:
+                answers = await self._handler.answer(questions)
         if answers is None:
             raise Refusal(
                 "permission",

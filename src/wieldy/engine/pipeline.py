@@ -13,8 +13,8 @@ from wieldy.core.abort import Abort
 from wieldy.core.call import BoundCall, ClearedCall, PlannedCall, ToolCall
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Advice, Adviser, Answer, Decision, Opinion, Question, Reason
-from wieldy.core.effects import Effects, Reads, Writes, is_lasting
-from wieldy.core.errors import Refusal, SessionError, ToolFailure
+from wieldy.core.effects import Effects, Reads, Writes, clash, is_lasting
+from wieldy.core.errors import Deferred, Refusal, SessionError, ToolFailure
 from wieldy.core.events import (
     PermissionAsked,
     PermissionDecided,
@@ -27,7 +27,7 @@ from wieldy.core.events import (
     ToolSucceeded,
 )
 from wieldy.core.logs import log
-from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused, Text, ToolResult, text_of
+from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused, Text, ToolResult, Waiting, text_of
 from wieldy.core.person_text import person_text
 from wieldy.core.realpath import PathChanged, realpath
 from wieldy.core.threads import in_thread
@@ -54,26 +54,12 @@ async def handle(call: ToolCall, services: Services, turn: CallTurn | None = Non
         services.events.emit(ToolRequested(call_id=call.id, name=call.name))
     limit = DEFAULT_MAX_RESULT_CHARS
     notes: tuple[str, ...] = ()
+    outcome: Outcome
     with services.queue.take_ticket() as ticket:
         try:
             tool = lookup(call, services.catalog)
             limit = tool.max_result_chars
-            if services.abort.aborted:
-                raise Aborted(services.abort.reason)
-            if turn is not None and turn.loop_breaker is not None:
-                turn.loop_breaker.check(call)
-            bound = bind(call, tool)
-            plan = normalize(bound, services.workspace)
-            if not services.queue.claim(ticket, plan.effects, tool.concurrency_safe(plan.input)):
-                plan = await _wait_for_admission(bound, plan, ticket, services)
-            ctx = _context(call, services, turn)
-            cleared, added_context = await _clear(plan, ticket, ctx, services)
-            await services.queue.start(ticket, services.abort)
-            if turn is not None and turn.flush is not None and any(map(is_lasting, cleared.plan.effects)):
-                turn.has_lasting_effects = True
-                await turn.flush()
-            outcome = await _run(cleared, ctx, services, added_context)
-            notes = cleared.plan.notes
+            outcome, notes = await _take_through(call, tool, ticket, services, turn)
         except asyncio.CancelledError:
             _announce(call, finalize(call, Interrupted("cancelled"), limit, services.spill), started, services)
             raise
@@ -86,8 +72,37 @@ async def handle(call: ToolCall, services: Services, turn: CallTurn | None = Non
         result = await in_thread(finalize, call, outcome, limit, services.spill, notes)
     else:
         result = finalize(call, outcome, limit, services.spill, notes)
-    _announce(call, result, started, services)
+    if not isinstance(outcome, Waiting):
+        _announce(call, result, started, services)
     return result
+
+
+async def _take_through(
+    call: ToolCall, tool: Tool, ticket: Ticket, services: Services, turn: CallTurn | None
+) -> tuple[Outcome, tuple[str, ...]]:
+    """Take a call through its stages; returns its outcome, and what was repaired in it."""
+    if services.abort.aborted:
+        raise Aborted(services.abort.reason)
+    if turn is not None and turn.loop_breaker is not None:
+        turn.loop_breaker.check(call)
+    bound = bind(call, tool)
+    plan = normalize(bound, services.workspace)
+    if not services.queue.claim(ticket, plan.effects, tool.concurrency_safe(plan.input)):
+        plan = await _wait_for_admission(bound, plan, ticket, services)
+    try:
+        if turn is not None and any(clash(plan.effects, effects) for effects in turn.waiting):
+            raise Deferred
+        ctx = _context(call, services, turn)
+        cleared, added_context = await _clear(plan, ticket, ctx, services)
+        await services.queue.start(ticket, services.abort)
+        if turn is not None and turn.flush is not None and any(map(is_lasting, cleared.plan.effects)):
+            turn.has_lasting_effects = True
+            await turn.flush()
+        return await _run(cleared, ctx, services, added_context), cleared.plan.notes
+    except Deferred as deferred:
+        if turn is not None:
+            turn.waiting.append(plan.effects)
+        return Waiting(deferred.question_id), ()
 
 
 # lookup: name → Tool
@@ -284,7 +299,7 @@ async def _clear(
     if answer is not None and answer.updated_input is not None:
         plan = await _rewrite(plan, answer.updated_input, ticket, ctx, services)
         opinions = await _check(plan, ctx, services)
-        cleared, _ = await authorize(plan, (*opinions, *advice.opinions), ticket, services)
+        cleared, _ = await authorize(plan, (*opinions, *advice.opinions), ticket, services, answered=answer)
     return cleared, advice.context
 
 
@@ -319,7 +334,7 @@ async def consult(plan: PlannedCall, services: Services) -> Advice:
 async def _advise(adviser: Adviser, plan: PlannedCall, services: Services) -> Advice:
     try:
         return await services.supervisor.run(adviser.advise(plan), services.abort)
-    except (Aborted, Refusal, SessionError):
+    except (Aborted, Deferred, Refusal, SessionError):
         raise
     except Exception as error:
         log.error("%s failed on call %s", type(adviser).__name__, plan.call.id, exc_info=error)
@@ -339,16 +354,25 @@ async def _rewrite(
 
 
 async def authorize(
-    plan: PlannedCall, opinions: tuple[Opinion, ...], ticket: Ticket, services: Services
+    plan: PlannedCall,
+    opinions: tuple[Opinion, ...],
+    ticket: Ticket,
+    services: Services,
+    *,
+    answered: Answer | None = None,
 ) -> tuple[ClearedCall, Answer | None]:
-    """Clear a call to run, asking the person where the decision is to ask."""
+    """Clear a call to run, asking the person where the decision is to ask.
+
+    With `answered` they have just allowed this input, which they wrote themselves: it is judged, but not asked about again.
+    """
     decision = services.judge.decide(plan, opinions)
     answer: Answer | None = None
     if decision.behavior == "ask":
-        await services.queue.approval_order.wait_turn(ticket.order, services.abort)
-        if services.events.has_subscribers:
-            services.events.emit(PermissionAsked(call_id=plan.call.id, name=plan.tool.name, decision=decision))
-        answer = await _ask(Question(plan, decision), services)
+        if answered is None:
+            await services.queue.approval_order.wait_turn(ticket.order, services.abort)
+            if services.events.has_subscribers:
+                services.events.emit(PermissionAsked(call_id=plan.call.id, name=plan.tool.name, decision=decision))
+        answer = answered or await _ask(Question(plan, decision), services)
         default_text = "yes" if answer.allowed else "no"
         reason = Reason("answer", "allow" if answer.allowed else "deny", answer.words or default_text)
         decision = Decision(reason.behavior, (reason, *decision.reasons), decision.suggestions)
@@ -362,7 +386,7 @@ async def _ask(question: Question, services: Services) -> Answer:
     """Ask the person. A question that cannot be asked is a refusal."""
     try:
         return await services.supervisor.run(services.approver.ask(question), services.abort)
-    except (Aborted, Refusal, SessionError):
+    except (Aborted, Deferred, Refusal, SessionError):
         raise
     except Exception as error:
         name = question.plan.tool.name
@@ -412,7 +436,7 @@ async def _run(cleared: ClearedCall, ctx: ToolContext, services: Services, added
     try:
         output = await execute(cleared.plan, ctx, services)
         outcome = Done((*output.blocks, *map(Text, added_context)), output.data, output.is_error)
-    except SessionError:
+    except (Deferred, SessionError):
         raise
     except Exception as error:
         outcome = _outcome_of_error(error, cleared.plan.call)

@@ -7,10 +7,21 @@ import re
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from wieldy.core.call import ToolCall
-from wieldy.core.outcome import Block, Content, Done, Failed, Image, Interrupted, Outcome, Refused, Text, ToolResult
+from wieldy.core.json_values import to_json
+from wieldy.core.outcome import (
+    Block,
+    Content,
+    Done,
+    Failed,
+    Image,
+    Interrupted,
+    Outcome,
+    Refused,
+    Text,
+    ToolResult,
+    Waiting,
+)
 from wieldy.core.state_dirs import make_private_folder, open_private
 from wieldy.core.tool import Output
 from wieldy.core.truncate import truncate_middle
@@ -31,32 +42,8 @@ def as_output(value: Any) -> Output:
         return Output((value,))
     if isinstance(value, list | tuple) and value and all(isinstance(item, Text | Image) for item in value):
         return Output(tuple(value))
-    data = to_json_value(value)
+    data = to_json(value)
     return Output(json.dumps(data, ensure_ascii=False, indent=2 if isinstance(data, dict | list) else None), data=data)
-
-
-def to_json_value(value: Any) -> Any:
-    """Convert a value to what JSON can hold."""
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    if isinstance(value, dict):
-        return {str(key): to_json_value(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [to_json_value(item) for item in value]
-    if hasattr(type(value), "__dataclass_fields__"):
-        import dataclasses
-
-        return {field.name: to_json_value(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Struct):
-        return {name: to_json_value(getattr(value, name)) for name in value.__struct_fields__}
-    if callable(dump := getattr(value, "model_dump", None)):
-        return to_json_value(dump(mode="json"))
-    import msgspec
-
-    try:
-        return msgspec.to_builtins(value)
-    except TypeError:
-        return str(value)
 
 
 def is_big(outcome: Outcome) -> bool:
@@ -76,6 +63,8 @@ def finalize(call: ToolCall, outcome: Outcome, limit: int, spill: Spill, notes: 
             text = truncate_middle(clean(message), MAX_FAILURE_CHARS) or "The tool failed without a message."
         case Refused(_, advice, data):
             text = truncate_middle(clean(advice), MAX_FAILURE_CHARS)
+        case Waiting():
+            return ToolResult(call.id, call.name, (Text("(waiting for an answer)"),), None, False, outcome)
         case Interrupted(reason, partial):
             data, text = None, reason
             if partial.strip():

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from wieldy.core.call import ToolCall
+from wieldy.core.effects import Effects
 from wieldy.core.outcome import ToolResult
 from wieldy.engine.loop_breaker import LoopBreaker
 from wieldy.engine.services import Services
@@ -19,7 +20,8 @@ class CallTurn:
     """Owns the tasks of its calls: leaving the block with an error cancels what is still running.
 
     Where there is a `flush`, it is awaited before a call does something that lasts, so that the transcript on disk already
-    contains the call; `has_lasting_effects` says whether that happened.
+    contains the call; `has_lasting_effects` says whether that happened. `waiting` are the effects of calls whose questions
+    are answered later.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class CallTurn:
         self.call_ids: list[str] = []
         self.flush = flush
         self.has_lasting_effects = False
+        self.waiting: list[Effects] = []
         self.loop_breaker = loop_breaker
         self._services = services
         self._tasks: list[asyncio.Task[ToolResult]] = []

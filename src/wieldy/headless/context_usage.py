@@ -16,7 +16,7 @@ async def context_usage(session: Session) -> dict[str, Any]:
     """Estimate the tokens of system prompt, tools and messages; the total is the provider's count where there is one."""
     provider, conversation = session.provider, session.conversation
     offering = await session.box.offering(provider.context_window)
-    system = sum(map(len, session.system)) // CHARS_PER_TOKEN
+    system = sum(map(len, session.system_prompt)) // CHARS_PER_TOKEN
     own = [tool for tool in offering.tools if not is_mcp_tool(tool)]
     servers = [tool for tool in offering.tools if is_mcp_tool(tool)]
     tools, mcp_tools = sum(map(estimate_tokens, own)), sum(map(estimate_tokens, servers))

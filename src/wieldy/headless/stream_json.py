@@ -25,8 +25,8 @@ from wieldy.core.events import (
     ToolEnded,
     ToolInputDelta,
 )
+from wieldy.core.json_values import to_json
 from wieldy.core.outcome import ToolResult
-from wieldy.engine.results import to_json_value
 from wieldy.headless.summary import encode_line, is_denied, usage_as_dict
 
 # Hosts read what they may expect from this: the version of Claude Code whose stream-json we follow.
@@ -131,7 +131,7 @@ class StreamJsonWriter:
 
     def _write_result(self, result: ToolResult) -> None:
         message = {"role": "user", "content": [result.as_wire()]}
-        data = to_json_value(result.data)
+        data = to_json(result.data)
         self._write_line("user", message=message, parent_tool_use_id=self._parent, tool_use_result=data)
         if is_denied(result):
             denial = {"tool_name": result.name, "tool_use_id": result.call_id, "message": result.text}

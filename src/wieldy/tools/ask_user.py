@@ -45,7 +45,7 @@ async def ask_user(
     ctx: ToolContext, questions: Annotated[list[QuestionInput], Param(min_length=1, max_length=8)]
 ) -> Output:
     user_questions = [UserQuestion(each.question, each.options, each.multi_select) for each in questions]
-    replies = await ctx.workspace.services.user_questions.answer(user_questions)
+    replies = await ctx.workspace.services.user_questions.answer(user_questions, ctx.call_id)
     answers = {each.question: str(reply) for each, reply in zip(questions, replies, strict=True)}
     lines = "\n".join(f"{question}\n→ {answer or '(no answer)'}" for question, answer in answers.items())
     return Output(f"The user answered:\n{lines}", {"answers": answers})

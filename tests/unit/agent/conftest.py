@@ -64,7 +64,8 @@ def make_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: Ledger
     root.mkdir()
 
     def make(model: Any, **options: Any) -> Session:
-        return Session(root, model=model, tools=ledger.tools(), **{"builtins": False, "settings": {}, **options})
+        defaults = {"tools": ledger.tools(), "builtins": False, "settings": {}}
+        return Session(root, model=model, **{**defaults, **options})
 
     return make
 

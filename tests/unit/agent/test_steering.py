@@ -117,7 +117,7 @@ async def test_the_mode_can_be_changed_between_and_during_runs(make_session, led
         session.mode = "plan"
         await session.ask("go")
         assert ledger.ran == ["x"]
-        assert "You are in plan mode" in session.system[0]
+        assert "You are in plan mode" in session.system_prompt[0]
         with pytest.raises(ValueError, match="did you mean `plan`"):
             session.mode = "plam"
 

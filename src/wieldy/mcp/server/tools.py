@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 import mcp_types as types
 
+from wieldy.core.json_values import to_json
 from wieldy.core.outcome import Block, Image, ToolResult
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
-from wieldy.engine.results import to_json_value
 from wieldy.skills.skill import Skills, render_skill
 from wieldy.toolbox import Toolbox
 
@@ -80,7 +80,7 @@ def _convert_block(block: Block) -> JsonObject:
 
 def _structured_content(data: Any) -> JsonObject | None:
     """Return the data as a JSON object; None where JSON cannot hold it, or it would flood the client."""
-    value = to_json_value(data)
+    value = to_json(data)
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError:
