@@ -284,3 +284,30 @@ def test_nothing_a_model_or_a_tool_prints_commands_the_terminal(inline: Opener, 
     assert text.encode() not in terminal.output
     assert b"\x1b]" not in terminal.output
     assert terminal.rows()[-1] == "  default · script.json"
+
+
+def test_a_message_is_handed_in_after_the_running_tool(inline: Opener) -> None:
+    turns = [[{"call": "Bash", "input": {"command": "sleep 2"}}], [{"text": "Heard."}]]
+    terminal = inline(turns=turns)
+    terminal.send("wait")
+    terminal.wait_for("● Bash sleep 2")
+    terminal.type("also this")
+    terminal.press("\x13")
+    terminal.wait_for("handed in also this")
+    terminal.wait_for("Heard.")
+    rows = terminal.history()
+    assert rows.index("› also this") < rows.index("Heard.")
+
+
+def test_a_resumed_session_shows_its_conversation(inline: Opener) -> None:
+    first = inline(
+        turns=[[{"call": "Bash", "input": {"command": "echo from the tool"}}], [{"text": "Some **answer**."}]]
+    )
+    first.send("my question")
+    first.wait_for("Some answer.")
+    first.press("\x04")
+    assert first.wait_for_exit() == 0
+    again = inline("--continue")
+    rows = again.history()
+    for expected in ("› my question", "✓ Bash echo from the tool", "  from the tool", "Some answer."):
+        assert expected in rows

@@ -297,9 +297,11 @@ class InlineSession:
 
     def _queue_rows(self, columns: int) -> list[Row]:
         queue = list(self._chat.queue)
+        messages = [("handed in", text) for text in self._chat.steering]
+        messages += [("queued", text) for text in queue[-MAX_QUEUE_ROWS:]]
         rows: list[Row] = [
-            clip_row((TextSpan("queued ", "dim"), TextSpan(to_line(text, 300), "dim italic")), max(columns - 1, 20))
-            for text in queue[-MAX_QUEUE_ROWS:]
+            clip_row((TextSpan(f"{label} ", "dim"), TextSpan(to_line(text, 300), "dim italic")), max(columns - 1, 20))
+            for label, text in messages
         ]
         if len(queue) > MAX_QUEUE_ROWS:
             rows.insert(0, (TextSpan(f"queued … {len(queue) - MAX_QUEUE_ROWS} more", "dim"),))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from wieldy.agent.session import Session
 from wieldy.core.decision import Answer, Question
 from wieldy.core.errors import SessionError
-from wieldy.core.events import Event, RunEnded
+from wieldy.core.events import Event, RunEnded, Steered
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.terminal.blocks import Block, LineBlock
 from wieldy.terminal.status import Status
@@ -70,6 +70,7 @@ class Chat:
         self._open_session = open_session
         self.first_prompt = first_prompt
         self.queue: deque[str] = deque()
+        self.steering: list[str] = []  # handed in, not yet heard by the model
         self.surface: Surface = _NoSurface()
         self._use_session(self._create_session(resume))
         self._work: asyncio.Task[None] | None = None
@@ -135,7 +136,8 @@ class Chat:
         if not self.session.running:
             self.submit(text)
             return
-        self.queue.appendleft(text)
+        self.session.steer(text)
+        self.steering.append(text)
         self.surface.refresh()
 
     def stop(self) -> bool:
@@ -235,7 +237,11 @@ class Chat:
 
     async def _on_event(self, event: Event) -> None:
         self.view.apply(event)
-        if isinstance(event, RunEnded):
+        if isinstance(event, Steered) and self.steering:
+            self.steering.pop(0)
+        elif isinstance(event, RunEnded):
+            self.queue.extendleft(reversed(event.unsent))
+            self.steering.clear()
             self._run_ended.set()
         self.surface.refresh()
 
@@ -294,7 +300,11 @@ class Chat:
             self._show_conversation()
 
     def _show_conversation(self) -> None:
-        self.say(f"resumed {self.session.id}: {len(self.session.messages)} messages", "dim")
+        from wieldy.terminal.replay import conversation_blocks
+
+        messages = self.session.messages
+        self.show(*conversation_blocks(messages, self.view.format))
+        self.say(f"resumed {self.session.id}: {len(messages)} messages", "dim")
 
 
 class _SurfaceQuestions:

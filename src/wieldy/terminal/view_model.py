@@ -26,6 +26,7 @@ from wieldy.core.events import (
     PermissionDecided,
     Retried,
     RunEnded,
+    Steered,
     ToolCancelled,
     ToolEnded,
     ToolFailed,
@@ -134,6 +135,8 @@ class ViewModel:
         match event:
             case Notice():
                 self._apply_notice(event)
+            case Steered():
+                self.show(PromptBlock(event.text))
             case Retried():
                 self._end_text(event.at)
                 self._drop_unstarted_calls()
