@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -16,7 +17,7 @@ from wieldy.core.call import CallLike, RawInput, ToolCall, as_tool_call
 from wieldy.core.catalog import Catalog, ToolAvailability
 from wieldy.core.decision import Adviser, Decision, Judge
 from wieldy.core.effects import UNKNOWN_EFFECTS
-from wieldy.core.errors import ClosedError
+from wieldy.core.errors import ClosedError, MissingExtra
 from wieldy.core.outcome import ToolResult
 from wieldy.core.state_dirs import state_home
 from wieldy.core.tool import Options, Tool
@@ -236,6 +237,32 @@ class Toolbox(SessionUndo):
             for tool, spec in zip(offering.tools, offering.definitions, strict=True)
             if tool.name != "ToolSearch"  # nothing is deferred
         ]
+
+    # Other frameworks: adapters are above this module, and are found by name
+
+    def as_pydantic_ai(self) -> Any:
+        """A toolset for pydantic-ai: `Agent(toolsets=[box.as_pydantic_ai()])`. Needs the extra `pydantic-ai`."""
+        return self._adapter("pydantic_ai").WieldyToolset(self)
+
+    def as_openai_agents(self) -> Any:
+        """A list of function tools for the OpenAI Agents SDK: `Agent(tools=…)`. Needs the extra `openai-agents`."""
+        return self._adapter("openai_agents").WieldyFunctionTools(self)
+
+    def as_langchain(self) -> Any:
+        """A list of LangChain tools: `create_agent(model, tools=…)`. Needs the extra `langchain`."""
+        return self._adapter("langchain").make_tools(self)
+
+    def as_claude_sdk(self, name: str = "wieldy") -> Any:
+        """An SDK MCP server for `ClaudeAgentOptions(mcp_servers={name: …})`. Needs the extra `claude-sdk`."""
+        return self._adapter("claude_sdk").ClaudeSdkServer(self, name)
+
+    def _adapter(self, name: str) -> Any:
+        self._require_open()
+        try:
+            return import_module(f"wieldy.adapters.{name}")
+        except ImportError as error:
+            extra = name.replace("_", "-")
+            raise MissingExtra(f"{error}; install it with: pip install 'wieldy[{extra}]'") from None
 
     # Events and interruption
 

@@ -120,7 +120,7 @@ def test_a_mode_that_the_settings_disable_is_refused(wieldy, script):
     settings = json.dumps({"permissions": {"disableBypassPermissionsMode": "disable"}})
     lines = encode(request("initialize", "r0"), request("set_permission_mode", mode="bypassPermissions"))
     done = wieldy(*STREAM, script([]), "--settings", settings, input=lines)
-    assert "disabled" in responses(done)["r1"]["error"]
+    assert "disable" in responses(done)["r1"]["error"]
 
 
 def test_settings_that_cannot_be_used_fail_the_initialize_request(wieldy, script):

@@ -50,6 +50,7 @@ ORDER = [
     "testing",
     "terminal",
     "headless",
+    "adapters",
     "batch",
     "demo",
     "cli",

@@ -71,3 +71,7 @@ class Deferred(WieldyError):
 
 class ClosedError(WieldyError):
     """A toolbox or session is used after it was closed."""
+
+
+class MissingExtra(WieldyError):
+    """An optional package is not installed; the message names the extra to install."""

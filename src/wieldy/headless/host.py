@@ -12,7 +12,6 @@ from wieldy.core.decision import Answer, Question
 from wieldy.headless.control_channel import ControlChannel, ControlFailure, Fields
 from wieldy.hooks.config import Hook, OnError, python_hook
 from wieldy.hooks.events import HOOK_EVENTS
-from wieldy.permissions.modes import find_mode
 
 if TYPE_CHECKING:
     from wieldy.agent.session import Session
@@ -129,13 +128,10 @@ class ControlHost:
 def set_mode(session: Session, name: str) -> str:
     """Change the permission mode of a session. Raises `ControlFailure` for one that is unknown or disabled."""
     try:
-        mode = find_mode(name).name
+        session.box.mode = name
     except ValueError as error:
         raise ControlFailure(str(error)) from None
-    if session.box.settings.mode(mode) != mode:
-        raise ControlFailure(f"the mode {mode} is disabled by permissions.disableBypassPermissionsMode")
-    session.box.policy.mode = mode
-    return mode
+    return session.box.mode
 
 
 def suggestion(rule: str) -> dict[str, Any]:

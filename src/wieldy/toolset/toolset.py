@@ -24,6 +24,7 @@ from wieldy.toolset.gates import (
     check_availability,
     feature_gate,
     is_feature_enabled,
+    why_excluded,
     why_excluded_by_name,
 )
 from wieldy.toolset.order import Defer, is_mcp_tool, list_deferred, order_tools, token_budget
@@ -140,6 +141,14 @@ class Toolset:
         return [
             name for name in self._catalog if self._gate(name) is None and why_excluded_by_name(name, context) is None
         ]
+
+    def candidates(self) -> list[Tool]:
+        """The tools that no gate, mode or rule excludes, by name. Their own checks are not run: those may have to wait."""
+        context = self._context(None)
+        names = [name for name in self._names(context) if self._removal_reason(name) is None]
+        tools = [tool for name in names if (tool := self._catalog.find(name)) is not None]
+        fitting = [tool for tool in tools if why_excluded(tool, context) is None]
+        return sorted(fitting, key=lambda tool: (is_mcp_tool(tool), tool.name))
 
     @property
     def defer(self) -> Defer:

@@ -1,0 +1,140 @@
+"""Runs the calls of a framework in a toolbox: those of one step share a turn, and questions become the framework's approvals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wieldy.approval import NoApprover
+from wieldy.core.call import ToolCall
+from wieldy.core.decision import Answer, Decision, Question
+from wieldy.core.errors import Refusal, WieldyError
+from wieldy.core.outcome import Refused, ToolResult
+from wieldy.engine.results import to_json_value
+from wieldy.engine.turn import CallTurn
+from wieldy.wiring import configure_services
+
+if TYPE_CHECKING:
+    from wieldy.core.tool import Tool
+    from wieldy.toolbox import Toolbox
+
+MAX_TURNS = 64
+
+
+def describe(tool: Tool) -> str:
+    """The description of a tool with its guidance, which in a session is part of the system prompt."""
+    return "\n\n".join(text.strip() for text in (tool.description, tool.prompt) if text.strip())
+
+
+class ApprovalNeeded(Struct, frozen=True):
+    """A call that a person has to allow: its input as it would run, why, and the rules that would allow it."""
+
+    name: str
+    input: Mapping[str, Any]
+    decision: Decision
+
+    def as_dict(self) -> dict[str, Any]:
+        """The metadata of an approval."""
+        return {
+            "tool": self.name,
+            "input": to_json_value(dict(self.input)),
+            "why": self.decision.why,
+            "reasons": [str(reason) for reason in self.decision.reasons],
+            "suggested_rules": list(self.decision.suggestions),
+        }
+
+
+class FrameworkApprover:
+    """Answers yes for calls that the framework's person has approved, and refuses others with what to ask the person."""
+
+    def __init__(self) -> None:
+        self.approved: set[str] = set()
+
+    async def ask(self, question: Question) -> Answer:
+        plan, decision = question.plan, question.decision
+        if plan.call.id in self.approved:
+            return Answer(True)
+        needed = ApprovalNeeded(plan.tool.name, plan.input, decision)
+        raise Refusal("permission", f"A person must approve this call first: {decision.why}.", data=needed)
+
+
+class FrameworkCalls:
+    """The calls of one framework in one toolbox. A toolbox that was made with `ask` asks there, and not the framework."""
+
+    def __init__(self, box: Toolbox) -> None:
+        self.box = box
+        self._approver = FrameworkApprover()
+        self._turns: OrderedDict[Hashable, tuple[CallTurn, object]] = OrderedDict()
+        self._running: dict[Hashable, int] = {}
+
+    async def run(
+        self, step: Hashable | None, call: ToolCall, *, approved: bool = False, keep: object = None
+    ) -> ToolResult | ApprovalNeeded:
+        """Run a call. Calls of the same step share a turn; without a step, those that overlap in time do.
+
+        `keep` is an object that must live as long as the step is remembered, such as one whose id is part of it.
+        """
+        if approved:
+            self._approver.approved.add(call.id)
+        self._running[step] = self._running.get(step, 0) + 1
+        task = self._turn(step, keep).submit(call)
+        try:
+            result = await task
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        finally:
+            self._approver.approved.discard(call.id)
+            self._running[step] -= 1
+            if not self._running[step]:
+                del self._running[step]
+        data = result.outcome.data if isinstance(result.outcome, Refused) else None
+        return data if isinstance(data, ApprovalNeeded) else result
+
+    async def needs_approval(self, name: str, input: Mapping[str, Any]) -> ApprovalNeeded | None:
+        """What a person has to allow before this call may run; None for one that may, that is denied, or that is invalid."""
+        if not isinstance(self.box.parts.person, NoApprover):
+            return None
+        try:
+            decision = await self.box.explain(name, dict(input))
+        except WieldyError:
+            return None
+        return ApprovalNeeded(name, input, decision) if decision.behavior == "ask" else None
+
+    def tools(self) -> list[Tool]:
+        """The tools of the toolbox that can be offered now."""
+        return [tool for tool in self.box.workspace.services.toolset.candidates() if self._is_enabled(tool)]
+
+    def _is_enabled(self, tool: Tool) -> bool:
+        """What the tool's own check says. One that has to wait counts as a yes: its calls then say what is missing."""
+        if not tool.has_enabled_check:
+            return True
+        check = tool.enabled(self.box.workspace)
+        try:
+            check.send(None)
+        except StopIteration as end:
+            return end.value is True
+        except Exception:
+            return False
+        check.close()
+        return True
+
+    def _turn(self, step: Hashable | None, keep: object) -> CallTurn:
+        entry = self._turns.get(step)
+        is_over = step is None and self._running[None] == 1
+        if entry is None or is_over:
+            turn: CallTurn = self.box.turn()
+            parts = self.box.parts
+            if isinstance(parts.person, NoApprover):
+                parts = replace(parts, person=self._approver)
+                services = configure_services(self.box.services, self.box.settings, parts, self.box.services.abort)
+                turn = CallTurn(services, turn.message_id)
+            entry = self._turns[step] = (turn, keep)
+            while len(self._turns) > MAX_TURNS:
+                self._turns.popitem(last=False)
+        return entry[0]
