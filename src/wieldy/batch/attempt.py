@@ -149,6 +149,7 @@ class Attempt:
         self._report(AttemptProgress("copying"))
         sources = SourceCache(Path(job.work) / "sources")
         try:
+            await in_thread_uncancellable(remove_tree, self._scratch)  # left by a run that was killed
             return await in_thread_uncancellable(make_copy, job.task.source, job.isolate, self._scratch, sources)
         except IsolationError as error:
             raise AttemptFailure(_infra("isolation", str(error))) from None

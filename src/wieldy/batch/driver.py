@@ -200,6 +200,7 @@ class Driver:
 
     async def run(self) -> None:
         """Make every attempt. Raises `StoreError`. When this is cancelled, what is under way is given up, to be made again."""
+        self.state.started = time.time()
         running: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
         try:
@@ -249,9 +250,10 @@ class Driver:
             return
         tries, alone = 0, False
         while True:
-            result = await self._try(planned, alone=alone)
-            if result is None:
-                alone = True  # if that worker dies too, it is the fault of this task
+            try:
+                result = await self._try(planned, alone=alone)
+            except WorkerLost as lost:
+                alone = alone or not lost.with_machine  # if that worker dies too, it is the fault of this task
                 continue
             again = result.error_class in RETRIED and tries < self._options.retries and not self.state.stopping
             if not again:
@@ -263,8 +265,8 @@ class Driver:
         self._note_hopeless(result)
         await self._record(result, is_last=True)
 
-    async def _try(self, planned: PlannedAttempt, *, alone: bool) -> AttemptResult | None:
-        """The result of one try; None where a worker died that may have made other attempts too."""
+    async def _try(self, planned: PlannedAttempt, *, alone: bool) -> AttemptResult:
+        """The result of one try. Raises `WorkerLost` where a worker died, perhaps for another reason than this task."""
         options = self._options
         number, folder = self._store.new_attempt_folder(planned.task.id)
         job = Job(
@@ -291,7 +293,9 @@ class Driver:
         try:
             return await self._engine.run(job, report, alone=alone)
         except WorkerLost as lost:
-            return self._crashed(job, str(lost)) if alone else None
+            if not alone or lost.with_machine:
+                raise
+            return self._crashed(job, str(lost))
         finally:
             del running[job.key]
 

@@ -30,7 +30,11 @@ END_SECONDS = 10.0
 
 
 class WorkerLost(WieldyError):
-    """A worker died while it made attempts. They have no result."""
+    """A worker died while it made attempts. They have no result. `with_machine` says that it was not the fault of any."""
+
+    def __init__(self, message: str, *, with_machine: bool = False) -> None:
+        super().__init__(message)
+        self.with_machine = with_machine
 
 
 class WorkerProcess:

@@ -287,6 +287,14 @@ def _engine(options: argparse.Namespace, work: Path, store: ResultStore) -> Any:
     from wieldy.batch.rates import RateLimiter
     from wieldy.batch.tasks import TaskFileError
 
+    name, _, address = options.engine.partition(":")
+    if name == "ray":
+        from wieldy.batch.ray_engine import RayEngine
+
+        caps = dict(options.rate)
+        return RayEngine(
+            address, store.path.resolve(), options.work, caps, workers=options.workers, actors=options.processes
+        )
     if options.engine != "local":
         raise TaskFileError(f"--engine: there is no engine `{options.engine}`; there are local, ray, and ray:ADDRESS")
     processes = min(options.processes or os.cpu_count() or 1, options.workers)
