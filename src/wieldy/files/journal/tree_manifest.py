@@ -1,6 +1,6 @@
 """The regular files of a tree at one moment, with what tells two states of a file apart: a walk that reads no content.
 
-A walk has a deadline. Folders that it did not reach are named, so that nobody takes them for unchanged.
+A walk has a time limit. Folders that it did not reach are named, so that nobody takes them for unchanged.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ CLOCK_TICK_NS = 50_000_000
 # Entries of one folder that are looked at; the memory for more would be out of proportion.
 MAX_ENTRIES = 100_000
 CHECK_EVERY = 1024
+# How much longer than the computing time that it may take a walk may wait for the disk, or for other programs.
+WAITING_FACTOR = 2.0
 IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
 _IGNORED_NAMES = frozenset(VERSION_CONTROL)
 _STAMP = BinaryStruct("=5Q")
@@ -99,7 +101,7 @@ class FolderState:
 
 
 class TreeManifest:
-    """What a walk found. `unreached` are the folders that the deadline kept it from looking into."""
+    """What a walk found. `unreached` are the folders that it had no time to look into."""
 
     def __init__(self, started: int) -> None:
         self.started = started
@@ -112,19 +114,36 @@ class TreeManifest:
         return sum(len(folder.names) for folder in self.folders.values())
 
 
+class TimeLimit:
+    """A limit of computing time of this thread. On a busy machine or a slow disk it may take twice as long, and no longer."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] | None = None) -> None:
+        self._seconds = seconds
+        self._working_time = clock or time.thread_time
+        self._time = clock or time.monotonic
+        self._began = self._working_time()
+        self._deadline = self._time() + WAITING_FACTOR * seconds
+
+    @property
+    def spent(self) -> float:
+        return self._working_time() - self._began
+
+    def is_up(self) -> bool:
+        return self.spent > self._seconds or self._time() > self._deadline
+
+
 class TreeWalker:
     """Walks trees, and remembers from one walk to the next what the ignore rules said about unchanged folders."""
 
-    def __init__(self, env: Mapping[str, str], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
-        self._clock = clock
         self._top_rules: dict[str, IgnoreRules] = {}
 
     def walk(
         self,
         tops: Iterable[str],
         known: Mapping[str, FolderState],
-        deadline: float,
+        limit: TimeLimit,
         *,
         first: str = "",
         keep_rules: bool = False,
@@ -145,12 +164,12 @@ class TreeWalker:
             path, rules, repository = queue.popleft()
             if path in manifest.folders or path in skip:
                 continue
-            if self._clock() > deadline:
+            if limit.is_up():
                 rest = (path, *(path for path, _, _ in (*preferred, *pending)))
                 manifest.unreached = [path for path in rest if path not in manifest.folders and path not in skip]
                 break
             try:
-                folder = self._scan(path, rules, repository, known.get(path), manifest.started, deadline, keep_rules)
+                folder = self._scan(path, rules, repository, known.get(path), manifest.started, limit, keep_rules)
             except FileNotFoundError:
                 continue
             except OSError:
@@ -179,7 +198,7 @@ class TreeWalker:
         repository: str,
         known: FolderState | None,
         started: int,
-        deadline: float,
+        time_limit: TimeLimit,
         keep_rules: bool,
     ) -> FolderState:
         with os.scandir(path) as scan:
@@ -199,7 +218,7 @@ class TreeWalker:
             name = entry.name
             if name in ignored:
                 continue
-            if count % CHECK_EVERY == CHECK_EVERY - 1 and self._clock() > deadline:
+            if count % CHECK_EVERY == CHECK_EVERY - 1 and time_limit.is_up():
                 folder.partial = True
                 break
             try:

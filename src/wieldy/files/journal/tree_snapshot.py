@@ -30,6 +30,7 @@ from wieldy.files.journal.tree_manifest import (
     FileStamp,
     FolderState,
     Source,
+    TimeLimit,
     TreeManifest,
     TreeWalker,
     iter_files,
@@ -44,8 +45,10 @@ KERNEL_TICK_NS = 11_000_000
 # So few files are read faster than git's index.
 FEW_FILES = 200
 FEW_BYTES = 4 << 20
-# The most recently modified files are copied first, as many as this at a time.
-COPY_BATCH = 4000
+# The most recently modified files are copied first; of more than this, only so many are put in order.
+SORTED_FILES = 20_000
+# Repositories of more files are not copied, however small they are.
+SMALL_REPOSITORY_FILES = 5_000
 
 
 class SnapshotLimits(Struct, frozen=True):
@@ -124,7 +127,7 @@ class TreeSnapshots:
         slots: Path,
         env: Mapping[str, str],
         limits: SnapshotLimits | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.reads = 0
         self.walked = 0
@@ -133,7 +136,7 @@ class TreeSnapshots:
         self._slots = slots
         self._env = env
         self._clock = clock
-        self._walker = TreeWalker(env, clock)
+        self._walker = TreeWalker(env)
         self._known: dict[str, FolderState] = {}
         self._room = 0
         self._is_full = False
@@ -143,23 +146,25 @@ class TreeSnapshots:
     def take(self, scope: SnapshotScope) -> TreeSnapshot:
         """Look at the files in a scope, and copy those whose content could not be had after the command."""
         with self._lock:
-            begun, limits = self._clock(), self.limits
+            seconds = self.limits.seconds
+            limit = self._limit(seconds)
             problem = self._open_copies()
-            manifest = self._walker.walk(scope.folders, self._known, begun + limits.seconds, first=scope.first)
+            manifest = self._walker.walk(scope.folders, self._known, limit, first=scope.first)
             self.walked += manifest.file_count
             snapshot = TreeSnapshot(scope, manifest)
             snapshot.copy_problem = problem
-            snapshot.seconds = self._clock() - begun
+            snapshot.seconds = limit.spent
             self._remember(manifest, scope.folders)
             if self._is_full and not self._in_use and self.copies is not None:
                 self._compact(self.copies)
             self._in_use += 1
             for path in scope.paths:
                 self._watch_path(path, snapshot)
-            until = max(begun + 0.6 * limits.seconds, self._clock() + 0.1 * limits.seconds)
-            self._find_sources(snapshot, until)
-            self._copy(snapshot, lambda: self._clock() > until)
-            self._copy_small_repositories(snapshot, until)
+            # A walk of half the time leaves little for copies: the walk after the command takes as long.
+            limit = self._limit(max(0.6 * seconds - snapshot.seconds, 0.1 * seconds))
+            self._find_sources(snapshot, limit)
+            self._copy(snapshot, limit.is_up)
+            self._copy_small_repositories(snapshot, limit)
             if self.copies is not None:
                 try:
                     self.copies.flush()
@@ -173,8 +178,9 @@ class TreeSnapshots:
         """Go on copying while the command runs. A file that it has changed meanwhile is left out."""
         while snapshot.uncopied and not stop.is_set():
             with self._lock:
-                if not self._copy(snapshot, stop.is_set, 50):
+                if self.copies is None:
                     return
+                self._copy_next(snapshot)
 
     def compare(self, before: TreeSnapshot, *, keep_rules: bool = True) -> TreeChanges:
         """Find what the files in the scope of a snapshot are now that they were not then.
@@ -195,19 +201,22 @@ class TreeSnapshots:
                 self.copies = None
 
     def walk_again(self, before: TreeSnapshot, keep_rules: bool) -> TreeManifest:
-        # The second walk takes as long as the first one; under load, somewhat longer.
+        # The second walk takes as long as the first one, or somewhat longer.
         seconds = max(self.limits.seconds, 1.25 * before.seconds)
         return self._walker.walk(
             before.scope.folders,
             before.manifest.folders,
-            self._clock() + seconds,
+            self._limit(seconds),
             first=before.scope.first,
             keep_rules=keep_rules,
             skip=frozenset(before.manifest.unreached),
         )
 
     def walk_new(self, folder: str) -> TreeManifest:
-        return self._walker.walk((folder,), {}, self._clock() + self.limits.seconds)
+        return self._walker.walk((folder,), {}, self._limit(self.limits.seconds))
+
+    def _limit(self, seconds: float) -> TimeLimit:
+        return TimeLimit(seconds, self._clock)
 
     def _open_copies(self) -> str:
         """Open the copies at first use; returns why that is not possible."""
@@ -265,7 +274,7 @@ class TreeSnapshots:
                 self._room -= len(content)
         snapshot.paths[path] = WatchedPath(stamp, source)
 
-    def _find_sources(self, snapshot: TreeSnapshot, until: float) -> None:
+    def _find_sources(self, snapshot: TreeSnapshot, limit: TimeLimit) -> None:
         """Find files whose content is nowhere; ask git's index where these are many."""
         missing = [(path, folder) for path, folder in snapshot.manifest.folders.items() if None in folder.sources]
         count = sum(folder.sources.count(None) for _, folder in missing)
@@ -276,7 +285,7 @@ class TreeSnapshots:
         for path, folder in missing:
             index = self._index(snapshot, folder.repository) if use_git and folder.repository else None
             self._find_in_folder(snapshot, path, folder, index)
-            if self._clock() > until:
+            if limit.is_up():
                 break  # what is left is asked of git's index after the command, as it was before it
 
     def _find_in_folder(self, snapshot: TreeSnapshot, path: str, folder: FolderState, index: GitIndex | None) -> None:
@@ -301,25 +310,23 @@ class TreeSnapshots:
             snapshot.indexes[repository] = load_index(repository, self._env, attributes)
         return snapshot.indexes[repository]
 
-    def _copy(self, snapshot: TreeSnapshot, is_time_up: Callable[[], bool], limit: int = COPY_BATCH) -> bool:
-        """Copy files that have no source, the most recently modified first; whether there may be more to copy."""
+    def _copy(self, snapshot: TreeSnapshot, is_time_up: Callable[[], bool]) -> None:
+        """Copy files that have no source, the most recently modified first, until the time is up."""
         if self.copies is None:
             snapshot.uncopied.clear()
-            return False
-        if len(snapshot.uncopied) > limit:
-            if limit == COPY_BATCH:
-                recent = nlargest(limit, snapshot.uncopied, key=itemgetter(0))
-                chosen = {id(candidate) for candidate in recent}
-                snapshot.uncopied = [each for each in snapshot.uncopied if id(each) not in chosen] + recent[::-1]
-        else:
+            return
+        if len(snapshot.uncopied) <= SORTED_FILES:
             snapshot.uncopied.sort(key=itemgetter(0))
-        for _ in range(limit):
-            if not snapshot.uncopied or is_time_up():
-                break
-            candidate = snapshot.uncopied.pop()
-            if not self._copy_file(candidate):
-                snapshot.copy_problem = snapshot.copy_problem or self._room_problem()
-        return bool(snapshot.uncopied) and self._room > 0
+        else:
+            recent = nlargest(SORTED_FILES, snapshot.uncopied, key=itemgetter(0))
+            chosen = {id(candidate) for candidate in recent}
+            snapshot.uncopied = [each for each in snapshot.uncopied if id(each) not in chosen] + recent[::-1]
+        while snapshot.uncopied and not is_time_up():
+            self._copy_next(snapshot)
+
+    def _copy_next(self, snapshot: TreeSnapshot) -> None:
+        if not self._copy_file(snapshot.uncopied.pop()):
+            snapshot.copy_problem = snapshot.copy_problem or self._room_problem()
 
     def _room_problem(self) -> str:
         return f"beyond the {self.limits.copied_bytes >> 20} MB that are kept"
@@ -349,9 +356,9 @@ class TreeSnapshots:
             os.close(descriptor)
         return True
 
-    def _copy_small_repositories(self, snapshot: TreeSnapshot, until: float) -> None:
+    def _copy_small_repositories(self, snapshot: TreeSnapshot, limit: TimeLimit) -> None:
         """Copy what only git has, where that is little: a command may remove `.git`."""
-        if self.copies is None or snapshot.manifest.file_count > COPY_BATCH:
+        if self.copies is None or snapshot.manifest.file_count > SMALL_REPOSITORY_FILES:
             return
         candidates = [
             _Candidate(stamp.modified, stamp.size, path, folder, position)
@@ -361,7 +368,7 @@ class TreeSnapshots:
         if sum(candidate.size for candidate in candidates) > min(self.limits.repository_bytes, self._room):
             return
         for candidate in candidates:
-            if self._clock() > until:
+            if limit.is_up():
                 return
             in_git = candidate.folder.sources[candidate.position]
             candidate.folder.sources[candidate.position] = None
