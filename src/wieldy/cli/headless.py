@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_STDIN_BYTES = 10 * 1024 * 1024
 STDIN_SECONDS = 3.0  # how long an open pipe may stay silent when a prompt was given
 USAGE_ERROR = 2
-SIGNAL_EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+SIGNAL_EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 EXAMPLES = """examples:
   wieldy -p "what does this project do?" --model anthropic/claude-sonnet-5-5
@@ -217,7 +217,7 @@ def _write_text(text: str) -> None:
 
 
 class SignalHandler:
-    """Handles SIGINT and SIGTERM: the first ends the run in order, a second one ends the process at once.
+    """Handles SIGINT, SIGTERM and SIGHUP: the first ends the run in order, a second one ends the process at once.
 
     `exit_code` is that of the signal that came. Installed before the event loop, so that asyncio adds no handler of its own.
     """
@@ -231,6 +231,8 @@ class SignalHandler:
 
     def __enter__(self) -> SignalHandler:
         for number in SIGNAL_EXIT_CODES:
+            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue  # started by nohup
             self._previous[number] = signal.signal(number, self._on_signal)
         return self
 
@@ -247,7 +249,8 @@ class SignalHandler:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         code = SIGNAL_EXIT_CODES[signal.Signals(number)]
         if self._loop is not None and not self._loop.is_closed():
-            reason = "interrupted by the user" if number == signal.SIGINT else "ended by SIGTERM"
+            name = signal.Signals(number).name
+            reason = "interrupted by the user" if number == signal.SIGINT else f"ended by {name}"
             self._loop.call_soon_threadsafe(self._interrupt, code, reason)
         elif number == signal.SIGINT:
             raise KeyboardInterrupt
