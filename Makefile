@@ -13,7 +13,7 @@ demo: $(READY)
 # Installs bubblewrap, Chromium, tmux and Node where it can; what is missing then is skipped and listed at the end.
 test: $(READY)
 	@tests/install_tools.sh
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 # With a real model of 135 million parameters: what it says is its own, what is done with it is tested.
 test-model: $(READY) $(MODEL)/.ready
