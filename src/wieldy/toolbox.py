@@ -244,6 +244,10 @@ class Toolbox(SessionUndo):
         """A toolset for pydantic-ai: `Agent(toolsets=[box.as_pydantic_ai()])`. Needs the extra `pydantic-ai`."""
         return self._adapter("pydantic_ai").WieldyToolset(self)
 
+    def as_pydantic_ai_workspace(self) -> Any:
+        """A workspace backend for pydantic-ai: `agent.run(…, workspace=box.as_pydantic_ai_workspace())`."""
+        return self._adapter("pydantic_ai_workspace", "pydantic-ai").WieldyWorkspaceBackend(self)
+
     def as_openai_agents(self) -> Any:
         """A list of function tools for the OpenAI Agents SDK: `Agent(tools=…)`. Needs the extra `openai-agents`."""
         return self._adapter("openai_agents").WieldyFunctionTools(self)
@@ -256,12 +260,12 @@ class Toolbox(SessionUndo):
         """An SDK MCP server for `ClaudeAgentOptions(mcp_servers={name: …})`. Needs the extra `claude-sdk`."""
         return self._adapter("claude_sdk").ClaudeSdkServer(self, name)
 
-    def _adapter(self, name: str) -> Any:
+    def _adapter(self, name: str, extra: str = "") -> Any:
         self._require_open()
         try:
             return import_module(f"wieldy.adapters.{name}")
         except ImportError as error:
-            extra = name.replace("_", "-")
+            extra = extra or name.replace("_", "-")
             raise MissingExtra(f"{error}; install it with: pip install 'wieldy[{extra}]'") from None
 
     # Events and interruption

@@ -20,10 +20,14 @@ LINES = 60
 class Tmux:
     """A tmux server of its own with one window."""
 
-    def __init__(self, socket: Path, command: list[str], cwd: Path, env: dict[str, str], columns: int, lines: int) -> None:
+    def __init__(
+        self, socket: Path, command: list[str], cwd: Path, env: dict[str, str], columns: int, lines: int
+    ) -> None:
         self._base = ["tmux", "-S", str(socket), "-f", "/dev/null"]
         self._env = env
-        self.run("new-session", "-d", "-s", "s", "-x", str(columns), "-y", str(lines), "-c", str(cwd), shlex.join(command))
+        self.run(
+            "new-session", "-d", "-s", "s", "-x", str(columns), "-y", str(lines), "-c", str(cwd), shlex.join(command)
+        )
 
     def run(self, *words: str) -> str:
         return subprocess.run([*self._base, *words], capture_output=True, text=True, check=True, env=self._env).stdout

@@ -14,8 +14,8 @@ from wieldy.approval import NoApprover
 from wieldy.core.call import ToolCall
 from wieldy.core.decision import Answer, Decision, Question
 from wieldy.core.errors import Refusal, WieldyError
+from wieldy.core.json_values import to_json
 from wieldy.core.outcome import Refused, ToolResult
-from wieldy.engine.results import to_json_value
 from wieldy.engine.turn import CallTurn
 from wieldy.wiring import configure_services
 
@@ -42,7 +42,7 @@ class ApprovalNeeded(Struct, frozen=True):
         """The metadata of an approval."""
         return {
             "tool": self.name,
-            "input": to_json_value(dict(self.input)),
+            "input": to_json(dict(self.input)),
             "why": self.decision.why,
             "reasons": [str(reason) for reason in self.decision.reasons],
             "suggested_rules": list(self.decision.suggestions),

@@ -14,8 +14,8 @@ from pydantic import ConfigDict, PrivateAttr
 
 from wieldy.adapters.calls import ApprovalNeeded, FrameworkCalls, describe
 from wieldy.core.call import ToolCall
+from wieldy.core.json_values import to_json
 from wieldy.core.outcome import Image, ToolResult
-from wieldy.engine.results import to_json_value
 from wieldy.schema.provider_dialects import OPENAI, adapt_schema
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class WieldyTool(BaseTool):
             outcome = await self._calls.run(step, call, approved=True)
         if isinstance(outcome, ApprovalNeeded):
             raise ToolException(f"Permission denied for {self.name}: {outcome.decision.why}.")
-        artifact = to_json_value(outcome.data)
+        artifact = to_json(outcome.data)
         if outcome.is_error:
             self._artifacts[id] = artifact
             raise ToolException(outcome.text)

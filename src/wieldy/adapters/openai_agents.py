@@ -11,8 +11,8 @@ from agents.tool_context import ToolContext
 from agents import FunctionTool, RunContextWrapper, ToolOutputImage, ToolOutputText
 from wieldy.adapters.calls import ApprovalNeeded, FrameworkCalls, describe
 from wieldy.core.call import ToolCall
+from wieldy.core.json_values import to_json
 from wieldy.core.outcome import Image, ToolResult
-from wieldy.engine.results import to_json_value
 from wieldy.schema.provider_dialects import OPENAI, adapt_schema
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class WieldyFunctionTools(list[FunctionTool]):
         if isinstance(outcome, ApprovalNeeded):
             # The decision came from a hook or from the tool's own check, after the framework had asked.
             return f"Permission denied for {name}: {outcome.decision.why}, and it was not approved."
-        self._data[call.id] = to_json_value(outcome.data)
+        self._data[call.id] = to_json(outcome.data)
         return _output(outcome)
 
     def _take_data(self, context: FunctionToolCustomDataContext) -> Mapping[str, Any] | None:

@@ -14,8 +14,8 @@ from pydantic_core import SchemaValidator, core_schema
 
 from wieldy.adapters.calls import ApprovalNeeded, FrameworkCalls, describe
 from wieldy.core.call import ToolCall
+from wieldy.core.json_values import to_json
 from wieldy.core.outcome import Image, Text, ToolResult
-from wieldy.engine.results import to_json_value
 from wieldy.schema.provider_dialects import OPENAI, adapt_schema
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class WieldyToolset(AbstractToolset[Any]):
             raise ApprovalRequired(metadata=outcome.as_dict())
         if outcome.is_error:
             raise ToolFailed(outcome.text)
-        return ToolReturn(_content(outcome), metadata=to_json_value(outcome.data))
+        return ToolReturn(_content(outcome), metadata=to_json(outcome.data))
 
     def _tool(self, tool: Tool) -> ToolsetTool[Any]:
         definition = ToolDefinition(

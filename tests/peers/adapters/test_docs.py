@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[3]
 EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "frameworks.md").read_text("utf-8"), re.DOTALL)
 READ = [("Read", {"file_path": "a.txt"})]
 WRITE = [("Write", {"file_path": "new.txt", "content": "new"})]
+EXECUTE = [("execute", {"command": ["wc", "-l", "a.txt"]})]
 MODELS = {
     "pydantic_ai": "from tests.peers.adapters.test_pydantic_ai import calling\nmodel, _ = calling({step})",
     "agents": "from tests.peers.adapters.test_openai_agents import Calling\nmodel = Calling({step})",
@@ -32,10 +33,11 @@ MODELS = {
     [
         (0, "pydantic_ai", READ, "done\n"),
         (1, "pydantic_ai", WRITE, "Write ask: .*\ndone\n"),
-        (2, "agents", WRITE, "Write ask: .*\ndone\n"),
-        (3, "langchain", WRITE, "Write ask: .*\ndone\n"),
-        (4, "claude_sdk", READ, "done\n"),
-        (5, "claude_sdk", READ, r"\['wieldy'\]" + "\n"),
+        (2, "pydantic_ai", EXECUTE, "done\n"),
+        (3, "agents", WRITE, "Write ask: .*\ndone\n"),
+        (4, "langchain", WRITE, "Write ask: .*\ndone\n"),
+        (5, "claude_sdk", READ, "done\n"),
+        (6, "claude_sdk", READ, r"\['wieldy'\]" + "\n"),
     ],
 )
 def test_an_example_runs(number, framework, step, says, project, tmp_path):

@@ -1,0 +1,114 @@
+"""The workspace backend for pydantic-ai, held to pydantic-ai's own conformance suite; and what a toolbox adds to it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.needs import import_or_skip
+
+from wieldy import Toolbox
+
+import_or_skip("pydantic_ai.workspaces.conformance")
+from pydantic_ai.workspaces import Workspace
+from pydantic_ai.workspaces.conformance import WorkspaceBackendSuite
+
+from wieldy.adapters.pydantic_ai_workspace import WorkspacePermissionError
+
+pytestmark = pytest.mark.peer
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class TestConformance(WorkspaceBackendSuite):
+    """All rules of pydantic-ai for a backend, in a toolbox that asks nobody and permits all."""
+
+    @pytest.fixture
+    async def boxes(self) -> AsyncIterator[dict[str, Toolbox]]:
+        boxes: dict[str, Toolbox] = {}
+        yield boxes
+        for box in boxes.values():
+            await box.aclose()
+
+    @pytest.fixture
+    def backend(self, boxes: dict[str, Toolbox], project: Path) -> Any:
+        boxes[str(project)] = Toolbox(project, settings={}, mode="bypassPermissions")
+        return boxes[str(project)].as_pydantic_ai_workspace()
+
+    @pytest.fixture
+    def attach_backend(self, boxes: dict[str, Toolbox]) -> Any:
+        return lambda ref: boxes[ref.id].as_pydantic_ai_workspace()
+
+    @pytest.fixture
+    def destructive_backend(self, boxes: dict[str, Toolbox], tmp_path: Path) -> Any:
+        def make() -> Any:
+            folder = tmp_path / f"doomed{len(boxes)}"
+            folder.mkdir()
+            boxes[str(folder)] = Toolbox(folder, settings={}, mode="bypassPermissions")
+            return boxes[str(folder)].as_pydantic_ai_workspace()
+
+        return make
+
+    @pytest.fixture
+    def destroy_environment(self) -> Any:
+        async def destroy(backend: Any) -> None:
+            shutil.rmtree(backend.ref.id)
+
+        return destroy
+
+
+@pytest.mark.asyncio
+async def test_rules_hold_for_reads_writes_and_commands(project):
+    settings = {"permissions": {"allow": ["Edit(/ok.txt)"], "deny": ["Read(secret.txt)"]}}
+    async with Toolbox(project, settings=settings) as box:
+        workspace = Workspace(box.as_pydantic_ai_workspace())
+        assert await workspace.read_bytes("a.txt") == b"alpha\n"
+        await workspace.write_bytes("ok.txt", b"fine")
+        for forbidden in (
+            workspace.read_bytes("secret.txt"),
+            workspace.write_bytes("other.txt", b"x"),
+            workspace.run(["cat", "secret.txt"]),
+            workspace.run("rm -rf ~", shell=True),
+            workspace.remove("a.txt"),
+        ):
+            with pytest.raises(WorkspacePermissionError):
+                await forbidden
+        assert (await workspace.run(["cat", "a.txt"])).stdout == "alpha\n"
+    assert sorted(path.name for path in project.iterdir()) == ["a.txt", "ok.txt", "secret.txt"]
+
+
+@pytest.mark.asyncio
+async def test_whoever_answers_the_toolbox_is_asked(project):
+    asked: list[str] = []
+
+    def ask(question: Any) -> bool:
+        asked.append(question.plan.tool.name)
+        return bool(question.plan.tool.name == "Write")
+
+    async with Toolbox(project, settings={}, ask=ask) as box:
+        workspace = Workspace(box.as_pydantic_ai_workspace())
+        await workspace.write_bytes("new.txt", b"new")
+        with pytest.raises(PermissionError):
+            await workspace.run(["touch", "more.txt"])
+    assert asked == ["Write", "Bash"]
+
+
+@pytest.mark.asyncio
+async def test_writes_removals_and_commands_can_be_undone(project):
+    async with Toolbox(project, settings={}, mode="bypassPermissions") as box:
+        workspace = Workspace(box.as_pydantic_ai_workspace())
+        await workspace.write_bytes("a.txt", b"\xff\x00 changed")
+        await workspace.remove("secret.txt")
+        await workspace.run("echo more > made.txt", shell=True)
+        assert sorted(os.listdir(project)) == ["a.txt", "made.txt"]
+        for _ in range(3):
+            await box.undo()
+    assert (project / "a.txt").read_text() == "alpha\n"
+    assert sorted(os.listdir(project)) == ["a.txt", "secret.txt"]
