@@ -244,7 +244,8 @@ def _accept_canonical(tool: Tool, input: dict[str, Any]) -> Any:
 def _resolve_paths(effects: Effects) -> dict[str, str]:
     """Map declared paths to their realpaths. Judging and opening both use these, so that nothing can be swapped between."""
     try:
-        return {effect.path: realpath(effect.path) for effect in effects if isinstance(effect, Reads | Writes)}
+        paths = dict.fromkeys(effect.path for effect in effects if isinstance(effect, Reads | Writes))
+        return {path: realpath(path) for path in paths}
     except PathChanged as error:
         advice = f"{error.filename} is being moved about by somebody else. Try again when that is over."
         raise Refusal("normalize", advice) from None
