@@ -16,7 +16,7 @@ from tests.process.test_chat import chat as chat  # noqa: PLC0414 - a fixture of
         ("/call Read fil_path=b.txt", "did you mean `file_path`?"),
         ("/call Read -", "`-` is not key=value"),
         ("/undo call_that_never_was", "call_that_never_was"),
-        ("/resume nobody", "there is no session nobody"),
+        ("/resume nobody", "no session of this folder has the id or the words `nobody`"),
     ],
 )
 def test_a_slip_is_one_line_and_the_session_goes_on(chat, typed, said):

@@ -34,7 +34,7 @@ from wieldy.core.decision import Answer, Question
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.terminal.blocks import INDENT, Block, separated_rows
 from wieldy.terminal.chat import Chat
-from wieldy.terminal.commands import create_completer
+from wieldy.terminal.completion import create_completer
 from wieldy.terminal.history import open_history
 from wieldy.terminal.input import BurstDetector, InputBox
 from wieldy.terminal.inquiry import (
@@ -133,7 +133,7 @@ class InlineSession:
         self._output = SizeOutput()
         self._screen = Screen(self._write, rewraps=rewraps_on_resize())
         self._input = BurstInput()
-        self._box = InputBox(create_completer(chat), open_history())
+        self._box = InputBox(create_completer(chat), open_history(str(chat.session.box.settings.root)))
         self._inquiries: deque[Inquiry] = deque()
         self._stashed_draft: str | None = None
         self._drawn_blocks = 0

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from wieldy.agent.session import Session
 from wieldy.core.decision import Answer, Question
-from wieldy.core.errors import SessionError
+from wieldy.core.errors import SessionError, WieldyError
 from wieldy.core.events import Event, RunEnded, Steered
+from wieldy.core.outcome import Image
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.terminal.blocks import Block, LineBlock
 from wieldy.terminal.status import Status
@@ -20,9 +21,11 @@ from wieldy.terminal.view_model import ViewModel
 from wieldy.workspace_services import HostServices
 
 if TYPE_CHECKING:
+    from wieldy.agent.prompts import Prompt
     from wieldy.core.outcome import ToolResult
 
 NO_MODEL = "There is no model to talk to. You can still run tools with /call and !; see /help."
+NAMED_PROMPT_SECONDS = 30.0
 MODE_CYCLE = ("default", "acceptEdits", "plan")
 
 # Set while a command of the person's own runs: it never asks.
@@ -77,11 +80,14 @@ class Chat:
         self._tasks: set[asyncio.Task[None]] = set()
         self._run_ended = asyncio.Event()
         self._stopped = False
+        self._notes: list[str] = []
+        self.named_prompts: dict[str, str] = {}
 
     async def __aenter__(self) -> Chat:
         await self.session.__aenter__()
         self._unsubscribe = self.session.box.subscribe(self._on_event)
         self._greet()
+        self._start(self._find_named_prompts())
         if self.first_prompt is not None:
             self.submit(self.first_prompt)
         return self
@@ -178,11 +184,16 @@ class Chat:
             self.view.running = False
             self.say(NO_MODEL, "yellow")
             return
+        content = await self._prompt_content(prompt)
         self._run_ended.clear()
         self.surface.refresh()
-        async for _ in self.session.run(prompt, stream_deltas=False):
+        async for _ in self.session.run(content, stream_deltas=False):
             pass  # the subscription shows them
         await asyncio.wait_for(self._run_ended.wait(), 5)
+
+    def tell_model(self, text: str) -> None:
+        """Tell the model something with the next prompt."""
+        self._notes.append(text)
 
     async def call(self, name: str, input: Any) -> ToolResult:
         """Call a tool for the person: it never asks, and its output is shown at length."""
@@ -192,14 +203,23 @@ class Chat:
         finally:
             _by_person.reset(token)
 
-    async def resume(self, session_id: str) -> None:
-        """Switch to another session."""
+    async def resume(self, session_id: str | None) -> None:
+        """Switch to another session; None is a new one."""
         session = self._create_session(session_id)
         await self.session.aclose()
         await session.__aenter__()
         self._use_session(session)
+        self._notes.clear()
         self._unsubscribe = session.box.subscribe(self._on_event)
-        self._show_conversation()
+        if session_id is not None:
+            self.show_conversation(f"resumed {session.id}: {len(session.messages)} messages")
+
+    def show_conversation(self, note: str) -> None:
+        """Show the conversation again, above a line that says why."""
+        from wieldy.terminal.replay import conversation_blocks
+
+        self.show(*conversation_blocks(self.session.messages, self.view.format))
+        self.say(note, "dim")
 
     @property
     def has_model(self) -> bool:
@@ -297,14 +317,30 @@ class Chat:
         if box.settings.pending:
             self.say(f"{len(box.settings.pending)} setting(s) wait for consent: wieldy permissions trust", "yellow")
         if self.session.messages:
-            self._show_conversation()
+            self.show_conversation(f"resumed {self.session.id}: {len(self.session.messages)} messages")
 
-    def _show_conversation(self) -> None:
-        from wieldy.terminal.replay import conversation_blocks
+    async def _find_named_prompts(self) -> None:
+        """List the skills, command files and prompts of servers, for completion."""
+        from wieldy.terminal.commands.prompts import list_named_prompts
 
-        messages = self.session.messages
-        self.show(*conversation_blocks(messages, self.view.format))
-        self.say(f"resumed {self.session.id}: {len(messages)} messages", "dim")
+        try:
+            await self.session.box.connected(NAMED_PROMPT_SECONDS)
+            prompts = await list_named_prompts(self)
+        except (WieldyError, OSError):
+            return
+        self.named_prompts = {usage.partition(" ")[0]: about for usage, about in prompts.items()}
+
+    async def _prompt_content(self, prompt: str) -> Prompt:
+        """The prompt with the images that it names, and with what the person did since the last one."""
+        from wieldy.terminal.attachments import image_paths
+
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": prompt}]
+        for path in image_paths(prompt, self.session.box.workspace.cwd):
+            result = await self.call("Read", {"file_path": path})
+            blocks += [block.as_wire() for block in result.content if isinstance(block, Image)]
+        notes, self._notes = self._notes, []
+        blocks += [{"type": "text", "text": f"<system-reminder>{note}</system-reminder>"} for note in notes]
+        return prompt if len(blocks) == 1 else blocks
 
 
 class _SurfaceQuestions:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wieldy.core.state_dirs import state_home
+from wieldy.core.state_dirs import make_private_folder, state_home
 
 if TYPE_CHECKING:
     from prompt_toolkit.history import History
 
 
-def open_history(path: Path | None = None) -> History:
-    """Open the history of earlier sessions; one that cannot be saved lasts for this session."""
+def open_history(root: str) -> History:
+    """Open the history of a project; one that cannot be saved lasts for this session."""
     from prompt_toolkit.history import FileHistory
 
-    file = path or state_home() / "history"
+    digest = hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:12]
+    file = state_home() / "prompts" / f"{os.path.basename(root) or 'root'}-{digest}"
 
     class TolerantHistory(FileHistory):
         def load_history_strings(self) -> Iterable[str]:
@@ -27,7 +29,7 @@ def open_history(path: Path | None = None) -> History:
 
         def store_string(self, string: str) -> None:
             try:
-                file.parent.mkdir(parents=True, exist_ok=True)
+                make_private_folder(file.parent)
                 super().store_string(string)
             except OSError:
                 pass

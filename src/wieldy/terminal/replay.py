@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from wieldy.core.outcome import Done, Text, ToolResult
+from wieldy.core.outcome import Done, Failed, Outcome, Refused, Text, ToolResult
 from wieldy.core.person_text import without_reminders
 from wieldy.terminal.blocks import AnswerBlock, Block, CallBlock, LineBlock, PromptBlock
 from wieldy.terminal.calls import Call, CallFormatter
@@ -56,6 +56,9 @@ def _call(block: Mapping[str, Any], result: Mapping[str, Any] | None) -> Call:
         texts = [parts] if isinstance(parts, str) else [str(part.get("text", "")) for part in parts]
         content = (Text(without_reminders("\n".join(texts))),)
         is_error = bool(result.get("is_error"))
+        outcome: Outcome = Failed(content[0].text) if is_error else Done(content)
         call.state = "failed" if is_error else "done"
-        call.result = ToolResult(call.id, call.name, content, None, is_error, Done(content, is_error=is_error))
+        if is_error and content[0].text.startswith("Permission denied"):
+            call.state, outcome = "refused", Refused("permission", content[0].text)
+        call.result = ToolResult(call.id, call.name, content, None, is_error, outcome)
     return call
