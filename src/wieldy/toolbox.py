@@ -4,38 +4,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from msgspec.structs import replace
-
 from wieldy.approval import Ask, CallbackApprover, NoApprover
 from wieldy.core.call import CallLike, RawInput, ToolCall, as_tool_call
-from wieldy.core.catalog import Catalog, ToolAvailability
+from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Adviser, Decision, Judge
 from wieldy.core.effects import UNKNOWN_EFFECTS
-from wieldy.core.errors import ClosedError, MissingExtra
 from wieldy.core.outcome import ToolResult
 from wieldy.core.state_dirs import state_home
 from wieldy.core.tool import Options, Tool
 from wieldy.core.workspace import Workspace
-from wieldy.engine.events import Events, Subscriber
+from wieldy.engine.events import Events
 from wieldy.engine.pipeline import bind, handle, lookup, normalize
-from wieldy.engine.services import Services
 from wieldy.engine.supervise import Supervisor, raise_descriptor_limit
 from wieldy.engine.turn import Flush
 from wieldy.files.journal.paths import journal_path
 from wieldy.files.session_undo import SessionUndo
+from wieldy.framework_adapters import FrameworkAdapters
 from wieldy.mcp.client.configured import ConfiguredServers
-from wieldy.settings.load import Settings, SettingsReader
+from wieldy.settings.load import SettingsReader
+from wieldy.toolbox_access import ToolboxAccess
 from wieldy.toolbox_options import check_explicit_settings, check_toolbox_options
 from wieldy.tools import builtin_loaders
 from wieldy.toolset.order import MCP_PREFIX
-from wieldy.toolset.toolset import OfferedTools
-from wieldy.turn import Turn, Wire, wire_module
+from wieldy.turn import Turn
 from wieldy.wiring import ConfiguredHooks, LiveServices, ServiceParts, build_toolset
 from wieldy.workspace_services import HostServices, WorkspaceServices
 
@@ -43,14 +38,14 @@ if TYPE_CHECKING:
     from wieldy.engine.loop_breaker import LoopBreaker
     from wieldy.files.journal.undo import UndoPlan
     from wieldy.hooks.config import Hook
-    from wieldy.hooks.dispatch import Hooks
 
 
-class Toolbox(SessionUndo):
+class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
     """Tools of one folder, each call through the whole pipeline.
 
     `mode` and `settings` are those of a settings file; settings given here replace the files unless `load_settings=True`.
-    `settings_file` is one more file, above the others; changes of any file are followed.
+    `settings_file` is one more file, above the others; changes of any file are followed. `builtins` picks built-in tools by
+    name; False is none of them.
     `ask` is called with every permission question and returns True, False, words for the model (a no), or an `Answer`;
     without it, what would be asked is denied. `on_question` hears the id of every call about which a person is asked, or
     would be if there were one. `options` returns what tools read as `ctx.options`. `servers=False` ignores the MCP servers
@@ -70,7 +65,7 @@ class Toolbox(SessionUndo):
         tools: Iterable[Tool] = (),
         ask: Ask | None = None,
         load_settings: bool | Collection[str] | None = None,
-        builtins: bool = True,
+        builtins: bool | Collection[str] = True,
         servers: bool | Collection[str] = True,
         max_concurrency: int | None = None,
         hooks: Sequence[Hook] = (),
@@ -93,7 +88,7 @@ class Toolbox(SessionUndo):
         reader = SettingsReader(root, explicit=settings, files=use_files, named=settings_file)
         configured = reader.read()
         configured.require_valid()
-        self.catalog = Catalog(builtin_loaders() if builtins else {})
+        self.catalog = Catalog(builtin_loaders(builtins))
         for tool in tools:
             self.add(tool)
         if settings:
@@ -168,6 +163,13 @@ class Toolbox(SessionUndo):
         self._require_open()
         self.catalog.add(tool)
 
+    def replace(self, tool: Tool) -> None:
+        """Use another tool in place of the one of the same name. Raises `ToolDefinitionError` where there is none."""
+        self._require_open()
+        self.catalog.replace(tool)
+        if self.services.limits is not None:
+            self.services.limits.renew(tool.name)
+
     async def call(self, name: str, input: RawInput | None = None, /, **fields: Any) -> ToolResult:
         """Call one tool, with a dict, JSON text, or keywords. Errors are results: `result.is_error`."""
         self._require_open()
@@ -210,123 +212,8 @@ class Toolbox(SessionUndo):
     def _new_call_id(self) -> str:
         return f"call_{self.id}_{next(self._call_numbers)}"
 
-    # Tools for a model
-
-    async def offer(self) -> list[ToolAvailability]:
-        """Every tool, ours before those of servers, each sorted by name: whether a model is offered it, and why or why not."""
-        self._require_open()
-        return list((await self.workspace.services.toolset.offering(every=True)).availability)
-
-    async def offering(self, window: int | None = None, *, only: Sequence[str] | None = None) -> OfferedTools:
-        """What a request carries of tools. `window` is the model's context (else the last one), `only` a subagent's list."""
-        self._require_open()
-        return await self.workspace.services.toolset.offering(window, only=only)
-
-    async def tools_for(self, wire: Wire) -> list[dict[str, Any]]:
-        """The tools for `tools=` of a request to the API of Anthropic, to Chat Completions (`openai`) or to `responses`.
-
-        Each description has the tool's whole prompt. The order is stable. Raises `ValueError` for another wire.
-        """
-        self._require_open()
-        define = wire_module(wire).define_tool
-        offering = await self.workspace.services.toolset.offering(defer="never")
-        return [
-            define(
-                replace(spec, description=f"{spec.description}\n\n{tool.prompt}" if tool.prompt else spec.description)
-            )
-            for tool, spec in zip(offering.tools, offering.definitions, strict=True)
-            if tool.name != "ToolSearch"  # nothing is deferred
-        ]
-
-    # Other frameworks: adapters are above this module, and are found by name
-
-    def as_pydantic_ai(self) -> Any:
-        """A toolset for pydantic-ai: `Agent(toolsets=[box.as_pydantic_ai()])`. Needs the extra `pydantic-ai`."""
-        return self._adapter("pydantic_ai").WieldyToolset(self)
-
-    def as_pydantic_ai_workspace(self) -> Any:
-        """A workspace backend for pydantic-ai: `agent.run(…, workspace=box.as_pydantic_ai_workspace())`."""
-        return self._adapter("pydantic_ai_workspace", "pydantic-ai").WieldyWorkspaceBackend(self)
-
-    def as_openai_agents(self) -> Any:
-        """A list of function tools for the OpenAI Agents SDK: `Agent(tools=…)`. Needs the extra `openai-agents`."""
-        return self._adapter("openai_agents").WieldyFunctionTools(self)
-
-    def as_langchain(self) -> Any:
-        """A list of LangChain tools: `create_agent(model, tools=…)`. Needs the extra `langchain`."""
-        return self._adapter("langchain").make_tools(self)
-
-    def as_claude_sdk(self, name: str = "wieldy") -> Any:
-        """An SDK MCP server for `ClaudeAgentOptions(mcp_servers={name: …})`. Needs the extra `claude-sdk`."""
-        return self._adapter("claude_sdk").ClaudeSdkServer(self, name)
-
-    def _adapter(self, name: str, extra: str = "") -> Any:
-        self._require_open()
-        try:
-            return import_module(f"wieldy.adapters.{name}")
-        except ImportError as error:
-            extra = extra or name.replace("_", "-")
-            raise MissingExtra(f"{error}; install it with: pip install 'wieldy[{extra}]'") from None
-
-    # Events and interruption
-
-    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Call a function with every event; returns a function that ends the subscription."""
-        self._require_open()
-        return self.events.subscribe(subscriber)
-
-    def stream(self) -> AbstractAsyncContextManager[Any]:
-        """Every event from now on: `async with box.stream() as events: async for event in events`."""
-        self._require_open()
-        return self.events.stream()
+    # Interruption
 
     def abort(self, reason: str = "interrupted by the user") -> None:
         """Stop every running call; each ends in a result within a second. Later calls are not affected."""
         self._live.abort(reason)
-
-    @property
-    def hooks(self) -> Hooks:
-        """The hooks of the settings, then those given in code."""
-        return self._hooks.live
-
-    @property
-    def hook_problems(self) -> tuple[str, ...]:
-        """What is wrong with the hooks of the settings."""
-        return self._hooks.problems
-
-    # Settings and services
-
-    @property
-    def mode(self) -> str:
-        """The permission mode. Setting it counts from the next call on; an unknown or disabled one raises `ValueError`."""
-        return self.policy.mode
-
-    @mode.setter
-    def mode(self, name: str) -> None:
-        self.settings.require_mode(name)
-        self.policy.mode = name
-
-    def _require_open(self) -> None:
-        if self._is_closed:
-            raise ClosedError("this toolbox is closed; make another one")
-
-    @property
-    def settings(self) -> Settings:
-        """The settings in force."""
-        return self._live.settings
-
-    @property
-    def services(self) -> Services:
-        """What the calls to come work with."""
-        return self._live.current
-
-    async def reload(self) -> Settings:
-        """Read the settings again; all but the mode is applied. Broken settings are reported and not applied.
-
-        Returns what was read; its `errors` say why it is not in force.
-        """
-        return await self._live.reload()
-
-    async def connected(self, seconds: float | None = None) -> None:
-        """Wait until every MCP server is ready or has failed, at most so many seconds."""
-        await self._servers.wait(seconds)

@@ -43,6 +43,8 @@ ORDER = [
     "wiring",
     "toolbox_options",
     "turn",
+    "framework_adapters",
+    "toolbox_access",
     "toolbox",
     "agent",
     # faces

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from wieldy.agent.records import QuestionDeferred
 from wieldy.approval import Ask, NoApprover
 from wieldy.core.decision import Answer, Question
 from wieldy.core.errors import Deferred, Refusal, SessionError
+from wieldy.core.option_checks import require_callable
 from wieldy.core.threads import call_function
 from wieldy.core.user_questions import QuestionHandler, UserAnswer, UserQuestion
+from wieldy.workspace_services import HostServices
 
 Reply: TypeAlias = bool | str | Answer | Mapping[str, Any] | Sequence[Any] | None
 
@@ -88,6 +91,25 @@ class DeferredQuestions:
         asked = [msgspec.to_builtins(question) for question in questions]
         self._record(QuestionDeferred(call_id, "AskUser", {}, questions=asked))
         raise Deferred(call_id)
+
+
+def install_deferral(
+    ask: Ask | Literal["defer"] | None,
+    host: HostServices,
+    *,
+    resumes: bool,
+    record: Callable[[QuestionDeferred], None],
+) -> tuple[DeferredQuestions, Ask | None, HostServices]:
+    """Let questions wait, or be answered from replies, as `ask` says; returns what the toolbox gets as `ask` and host.
+
+    A session that `resumes` an earlier one may have questions that have been answered meanwhile.
+    """
+    require_callable("ask", ask, or_text="defer")
+    callback = None if ask is None or isinstance(ask, str) else ask
+    deferred = DeferredQuestions(callback, host.question_handler, defers=ask == "defer", record=record)
+    if ask == "defer" or resumes:
+        return deferred, deferred.ask, replace(host, question_handler=deferred)
+    return deferred, callback, host
 
 
 def _checked(reply: Reply, question: QuestionDeferred) -> Reply:

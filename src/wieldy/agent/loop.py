@@ -15,13 +15,14 @@ from wieldy.agent.model_turn import ModelTurn, TurnResult
 from wieldy.agent.prompts import SteeringQueue, prompt_text
 from wieldy.agent.records import ModelChanged, UserMessage
 from wieldy.agent.session_hooks import PromptBlocked, SessionHooks
-from wieldy.agent.system_prompt import ROLE, environment, instructions, system_prompt
+from wieldy.agent.system_prompt import ROLE, InstructionScope, environment, instructions, system_prompt
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
 from wieldy.core.call import ToolCall
 from wieldy.core.errors import Refusal
 from wieldy.core.events import Notice, Steered
+from wieldy.core.option_checks import require_amount, require_count
 from wieldy.core.provider import Provider, ProviderFailure, Request, ToolSpec
 from wieldy.engine.pipeline import bind, normalize
 from wieldy.engine.supervise import Aborted
@@ -38,6 +39,12 @@ class RunLimits(Struct, frozen=True):
     turns: int | None = None
     cost: float | None = None
 
+    def checked(self) -> RunLimits:
+        """These limits. Raises `ValueError` for one that cannot be meant."""
+        require_count("max_turns", self.turns)
+        require_amount("max_cost", self.cost)
+        return self
+
     def reached(self, turns: int, dollars: float) -> RunEnd | None:
         if self.turns is not None and turns >= self.turns:
             return RunEnd("max_turns", f"stopped after {turns} turn{'s' if turns != 1 else ''}")
@@ -47,10 +54,11 @@ class RunLimits(Struct, frozen=True):
 
 
 class RequestOptions(Struct, frozen=True):
-    """Options of every request: tokens for thinking, and tools that the provider's servers run."""
+    """Options of every request: tokens for thinking, tools that the provider's servers run, which instruction files count."""
 
     thinking_budget: int | None = None
     server_tools: tuple[Mapping[str, Any], ...] = ()
+    instruction_scope: InstructionScope = "all"
 
 
 class RunEnd(Struct, frozen=True):
@@ -75,11 +83,13 @@ class RequestPrefix:
         extra: str = "",
         role: str = ROLE,
         *,
+        instruction_scope: InstructionScope = "all",
         record_activated: Callable[[list[str]], None] = lambda names: None,
     ) -> None:
         self._box = box
         self._extra = extra
         self._role = role
+        self._instruction_scope = instruction_scope
         self._context_window: int | None = None
         self._model = ""
         self._mode = ""
@@ -127,7 +137,7 @@ class RequestPrefix:
             offering.listing,
             workspace.services.skills.prompt_section() if "Skill" in names else "",
             workspace.services.agent_types.prompt_section() if "Agent" in names else "",
-            instructions(workspace.root, workspace.env, self._read_refusal),
+            instructions(workspace.root, workspace.env, self._read_refusal, self._instruction_scope),
             environment(workspace.cwd, workspace.root, model=self._model),
         )
         self.system = tuple(part for part in parts if part)

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+import msgspec
+
+from wieldy.agent.records import HistoryReplaced
 from wieldy.agent.transcript import clean_texts
 from wieldy.core.errors import SessionError
 from wieldy.engine.results import clean
@@ -22,6 +25,28 @@ def prompt_content(prompt: Prompt) -> list[dict[str, Any]]:
     if not any(block["type"] != "text" or block["text"].strip() for block in content):
         raise SessionError("the prompt is empty")
     return content
+
+
+def initial_history(messages: Sequence[Mapping[str, Any]], *, resumes: bool) -> HistoryReplaced | None:
+    """A history for a session to start from. Raises `ValueError` for what is no message, or a session that has one."""
+    if not messages:
+        return None
+    if resumes:
+        raise ValueError("give `messages` or `resume`, not both")
+    for message in messages:
+        content = message.get("content") if isinstance(message, Mapping) else None
+        is_blocks = isinstance(content, list | tuple) and all(
+            isinstance(block, Mapping) and isinstance(block.get("type"), str) for block in content
+        )
+        if (
+            content is None
+            or message.get("role") not in ("user", "assistant")
+            or not (isinstance(content, str) or is_blocks)
+        ):
+            form = "{'role': 'user' or 'assistant', 'content': text or a list of blocks}"
+            raise ValueError(f"{message!r:.200} is no message: give {form}")
+    plain = [{"role": each["role"], "content": msgspec.to_builtins(each["content"])} for each in messages]
+    return HistoryReplaced(clean_texts(plain), "given", prompts=[])
 
 
 def prompt_text(content: Sequence[Mapping[str, Any]]) -> str:

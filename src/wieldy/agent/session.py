@@ -6,26 +6,23 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from msgspec.structs import replace
-
-from wieldy.agent.deferred import DeferredQuestions, Reply
+from wieldy.agent.deferred import Reply, install_deferral
 from wieldy.agent.event_stream import EventStream, final_text
 from wieldy.agent.loop import AgentLoop, RequestOptions, RunEnd, RunLimits
 from wieldy.agent.models import SessionModels
-from wieldy.agent.prompts import Prompt, prompt_content
+from wieldy.agent.prompts import Prompt, initial_history, prompt_content
 from wieldy.agent.records import ApprovalRequested, ModelChanged, QuestionDeferred, SessionHeader
 from wieldy.agent.rewind import Rewind
 from wieldy.agent.runs import SessionRuns, Work
 from wieldy.agent.session_setup import SessionSetup, session_host
 from wieldy.agent.session_state import SessionState
-from wieldy.agent.store import find_session
-from wieldy.agent.system_prompt import ROLE
-from wieldy.agent.transcript import NAME as TRANSCRIPT_NAME
+from wieldy.agent.store import find_session, require_new
+from wieldy.agent.system_prompt import ROLE, instruction_scope
 from wieldy.agent.transcript import Transcript, fold, records
 from wieldy.approval import Ask
 from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError
-from wieldy.core.option_checks import require_amount, require_callable, require_count
+from wieldy.core.option_checks import require_count
 from wieldy.core.provider import Provider
 from wieldy.core.tool import Tool
 from wieldy.toolbox import Toolbox
@@ -42,7 +39,9 @@ class Session(SessionState):
 
     `small_model` answers questions about web pages. `resume` goes on with an earlier session by its id, or the
     beginning of it; with `fork`, in a copy of it. `session_id` is the id of a new one. `max_cost` is in US dollars and
-    counts from now on. `system_prompt` replaces ours. `env` replaces the environment of this process. `state_dir` replaces
+    counts from now on. `system_prompt` replaces ours, `append_system` adds to it. `instructions=False` leaves out AGENTS.md and
+    CLAUDE.md; with `settings` the user's own are left out anyway. `messages` is a history to start from, in the form of the
+    Anthropic Messages API. `env` replaces the environment of this process. `state_dir` replaces
     the user's state folder, `session_dir` that of this session alone. Other options are those of `Toolbox`.
     """
 
@@ -57,7 +56,7 @@ class Session(SessionState):
         ask: Ask | Literal["defer"] | None = None,
         settings_file: str | os.PathLike[str] | None = None,
         load_settings: bool | Collection[str] | None = None,
-        builtins: bool = True,
+        builtins: bool | Collection[str] = True,
         hooks: Sequence[Hook] = (),
         servers: bool | Collection[str] = True,
         small_model: str | Provider | None = None,
@@ -66,8 +65,10 @@ class Session(SessionState):
         max_cost: float | None = None,
         thinking_budget: int | None = None,
         server_tools: Sequence[Mapping[str, Any]] = (),
-        system: str = "",
         system_prompt: str | None = None,
+        append_system: str = "",
+        instructions: bool = True,
+        messages: Sequence[Mapping[str, Any]] = (),
         resume: str | None = None,
         fork: bool = False,
         session_id: str | None = None,
@@ -77,21 +78,16 @@ class Session(SessionState):
         state_dir: str | os.PathLike[str] | None = None,
         host: HostServices | None = None,
     ) -> None:
-        require_count("max_turns", max_turns)
-        require_amount("max_cost", max_cost)
+        limits = RunLimits(max_turns, max_cost).checked()
         require_count("thinking_budget", thinking_budget, least=0)
         self._resume_folder = find_session(resume) if resume is not None else None
         resumed_id = None if self._resume_folder is None else self._resume_folder.name
-        require_callable("ask", ask, or_text="defer")
-        host = host or HostServices()
-        self._deferred = DeferredQuestions(
-            None if ask == "defer" else ask,
-            host.question_handler,
-            defers=ask == "defer",
-            record=lambda question: self.transcript.append(question),  # noqa: PLW0108 - the transcript is made below
+        self._deferred, ask, host = install_deferral(
+            ask,
+            host or HostServices(),
+            resumes=resume is not None,
+            record=lambda one: self.transcript.append(one),  # noqa: PLW0108 - made below
         )
-        if ask == "defer" or resume is not None:  # questions may have been answered meanwhile
-            ask, host = self._deferred.ask, replace(host, question_handler=self._deferred)
         self.box = Toolbox(
             root,
             mode=mode,
@@ -111,27 +107,28 @@ class Session(SessionState):
             session_dir=session_dir,
             state_dir=state_dir,
         )
-        if (
-            session_id is not None
-            and resumed_id is None
-            and (self.box.workspace.session_dir / TRANSCRIPT_NAME).exists()
-        ):
-            raise SessionError(f"there is a session {session_id} already; go on with it by --resume {session_id}")
+        if session_id is not None and resumed_id is None:
+            require_new(self.box.workspace.session_dir, session_id)
         self._resumed_header: SessionHeader | None = None
         self._models = SessionModels(self.box, model, small_model, base_url, header=lambda: self._resumed_header)
         self.transcript = Transcript(self.box.workspace.session_dir if persist else None)
+        history = initial_history(messages, resumes=resume is not None)
+        if history is not None:
+            self.conversation.apply(history)
+        scope = instruction_scope(instructions, reads_user_files=load_settings or settings is None)
         self._runs = SessionRuns(self.box, self.transcript, self._prepare)
         self.rewind = Rewind(self.box, self.transcript, lambda: self.running)
         self._setup = SessionSetup(
             self.box,
             self._models,
             self.transcript,
-            system=system,
+            append_system=append_system,
             role=ROLE if system_prompt is None else system_prompt,
-            limits=RunLimits(max_turns, max_cost),
-            options=RequestOptions(thinking_budget, tuple(server_tools)),
+            limits=limits,
+            options=RequestOptions(thinking_budget, tuple(server_tools), scope),
             forked_from=resumed_id if fork else None,
             steering=self._runs.steering,
+            history=history,
         )
         self._loop: AgentLoop | None = None
 

@@ -65,23 +65,29 @@ class SessionSetup:
         models: SessionModels,
         transcript: Transcript,
         *,
-        system: str,
+        append_system: str,
         role: str,
         limits: RunLimits,
         options: RequestOptions,
         forked_from: str | None,
         steering: SteeringQueue,
+        history: HistoryReplaced | None,
     ) -> None:
         self._box = box
         self._models = models
         self._transcript = transcript
         self.prefix = RequestPrefix(
-            box, system, role, record_activated=lambda names: transcript.append(ToolsActivated(names))
+            box,
+            append_system,
+            role,
+            instruction_scope=options.instruction_scope,
+            record_activated=lambda names: transcript.append(ToolsActivated(names)),
         )
         self._limits = limits
         self._options = options
         self._forked_from = forked_from
         self._steering = steering
+        self._history = history
         self.side_requests = SideRequests(models, transcript, box.workspace)
         self._loop: AgentLoop | None = None
         self._subagents: SubagentStarter | None = None
@@ -100,6 +106,8 @@ class SessionSetup:
             name, url = self._models.recorded_name_and_url()
             header = SessionHeader(VERSION, box.id, root, provider.model, time.time(), self._forked_from, fork)
             record(replace(header, configured=name, base_url=url))
+            if self._history is not None:
+                record(self._history)
         elif conversation.header.model != provider.model:
             record(ModelChanged(provider.model, *self._models.recorded_name_and_url()))
         hooks = SessionHooks(box.hooks, box.settings.get("messageIdleNotifThresholdMs") / 1000)

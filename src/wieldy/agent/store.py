@@ -63,6 +63,12 @@ def find_session(session_id: str) -> Path:
     return matches[0]
 
 
+def require_new(folder: Path, session_id: str) -> None:
+    """Raise `SessionError` where a session of this id exists."""
+    if (folder / NAME).exists():
+        raise SessionError(f"there is a session {session_id} already; go on with it by --resume {session_id}")
+
+
 def stored_sessions(root: str | os.PathLike[str] | None = None) -> Iterator[StoredSession]:
     """The sessions that have a transcript, last changed first; with `root`, those of that folder."""
     real_root = None if root is None else os.path.realpath(root)

@@ -288,8 +288,13 @@ class SubagentRun:
     async def _run_loop(self) -> RunEnd:
         box, task, model = self.box, self._task, self._provider.model
         conversation, record = self.transcript.conversation, self.transcript.append
+        parent_loop = self._parent.loop()
+        parent_options = parent_loop.options if parent_loop is not None else RequestOptions()
         prefix = self._prefix = RequestPrefix(
-            box, role=task.definition.prompt, record_activated=lambda names: record(ToolsActivated(names))
+            box,
+            role=task.definition.prompt,
+            instruction_scope=parent_options.instruction_scope,
+            record_activated=lambda names: record(ToolsActivated(names)),
         )
         await prefix.prepare(self._provider, conversation.activated)
         self._report_missing_tools()
@@ -298,9 +303,7 @@ class SubagentRun:
         elif conversation.header.model != model:
             record(ModelChanged(model))
         hooks = SubagentHooks(box.hooks, self._transcript_path() or "")
-        parent_loop = self._parent.loop()
-        # Server tools are the session's alone.
-        options = RequestOptions(parent_loop.options.thinking_budget) if parent_loop is not None else RequestOptions()
+        options = replace(parent_options, server_tools=())  # server tools are the session's alone
         self._loop = AgentLoop(
             box, self._provider, self.transcript, prefix, hooks, limits=self._limits, options=options
         )

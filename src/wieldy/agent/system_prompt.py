@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from wieldy.core.state_dirs import config_home
 from wieldy.core.tool import Tool
@@ -19,6 +19,9 @@ from wieldy.core.tool import Tool
 MAX_INSTRUCTION_CHARS = 32_000  # of all instruction files together
 MAX_IMPORT_DEPTH = 4
 ReadRefusal: TypeAlias = Callable[[str, str], str | None]
+
+# Which instruction files are part of the system prompt: those of the user and the project, of the project, or none.
+InstructionScope: TypeAlias = Literal["all", "project", "none"]
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")
 
@@ -57,15 +60,20 @@ def environment(cwd: str, root: str, *, model: str, today: str | None = None) ->
 
 
 def instructions(
-    root: str, env: Mapping[str, str] = os.environ, refusal: ReadRefusal = lambda path, folder: None
+    root: str,
+    env: Mapping[str, str] = os.environ,
+    refusal: ReadRefusal = lambda path, folder: None,
+    scope: InstructionScope = "all",
 ) -> str:
     """The contents of AGENTS.md and CLAUDE.md files: the user's first, the nearest last, each file once.
 
     If they are too long together, the nearest are kept and those farther away are cut. `refusal` gets a file and the folder
     of the instruction file that wants it, and returns why it must not be read, or None.
     """
+    if scope == "none":
+        return ""
     reader = InstructionReader(refusal)
-    files = [(path, reader.read(path, within)) for path, within in _instruction_files(root, env)]
+    files = [(path, reader.read(path, within)) for path, within in _instruction_files(root, env, scope)]
     sections: list[str] = []
     left = MAX_INSTRUCTION_CHARS
     for path, text in reversed(files):
@@ -82,12 +90,14 @@ def instructions(
     return "# Instructions\nFollow these; the last ones are the most specific.\n\n" + "\n\n".join(sections)
 
 
-def _instruction_files(root: str, env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+def _instruction_files(root: str, env: Mapping[str, str], scope: InstructionScope) -> Iterator[tuple[Path, str]]:
     """Each file with the folder that its imports must stay in: a repository must not quote the user's other files."""
     repository_folders = _folders_up_to_repository(Path(root))
     home = env.get("HOME") or os.path.expanduser("~")
     config = config_home(env)
     folders = [(config, home if config.is_relative_to(home) else str(config)), (Path(home, ".claude"), home)]
+    if scope == "project":
+        folders = []
     folders += [(folder, str(repository_folders[-1])) for folder in reversed(repository_folders)]
     for folder, within in folders:
         for name in INSTRUCTION_FILES:
@@ -134,3 +144,10 @@ class InstructionReader:
         return "".join(
             piece if piece.startswith("`") else re.sub(r"(?<!\S)@([\w~./-]+[\w])", expand, piece) for piece in pieces
         )
+
+
+def instruction_scope(instructions: bool, *, reads_user_files: object) -> InstructionScope:
+    """Which files count: none if they are not wanted, and the user's own only where the user's settings count too."""
+    if not instructions:
+        return "none"
+    return "all" if reads_user_files else "project"

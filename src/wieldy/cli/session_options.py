@@ -82,7 +82,7 @@ def session_arguments(options: argparse.Namespace) -> dict[str, Any]:
         "max_turns": options.max_turns,
         "max_cost": options.max_budget_usd,
         "thinking_budget": _thinking_budget(options),
-        "system": options.append_system_prompt,
+        "append_system": options.append_system_prompt,
         "system_prompt": _system_prompt(options),
         "fork": options.fork_session,
         "session_id": options.session_id,

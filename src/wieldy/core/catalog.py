@@ -9,7 +9,7 @@ from msgspec import Struct
 from wieldy.core.effects import Effects
 from wieldy.core.errors import ToolDefinitionError
 from wieldy.core.tool import Tool
-from wieldy.core.tool_names import name_problem
+from wieldy.core.tool_names import name_problem, suggest_name
 
 
 class Catalog:
@@ -49,6 +49,16 @@ class Catalog:
             raise ToolDefinitionError(reason)
         if tool.name in self._tools:
             raise ToolDefinitionError(f"a tool named `{tool.name}` is already registered: give this one another name")
+        self._tools[tool.name] = tool
+        self.changes += 1
+
+    def replace(self, tool: Tool) -> None:
+        """Put a tool in the place of the one of its name. Raises `ToolDefinitionError`."""
+        if not isinstance(tool, Tool) or tool.name not in self._tools:
+            name = tool.name if isinstance(tool, Tool) else repr(tool)
+            raise ToolDefinitionError(f"there is no tool `{name}` to replace{suggest_name(name, self._tools)}")
+        if reason := definition_problem(tool):
+            raise ToolDefinitionError(reason)
         self._tools[tool.name] = tool
         self.changes += 1
 

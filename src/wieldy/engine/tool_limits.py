@@ -316,6 +316,12 @@ class ToolLimits:
             if before.get(name) != limited.get(name):
                 self._catalog.adapt(name, self._wrap)
 
+    def renew(self, name: str) -> None:
+        """Limit a tool that has replaced another one as that was limited."""
+        self._originals.pop(name, None)
+        if name in self._sections:
+            self._catalog.adapt(name, self._wrap)
+
     def _wrap(self, tool: Tool) -> Tool:
         original = self._originals.setdefault(tool.name, tool)
         section = self._sections.get(tool.name)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from importlib import import_module
 
 from wieldy.core.tool import Tool
+from wieldy.core.tool_names import suggest_name
 
 MODULES: Mapping[str, str] = {
     "Agent": "agent",
@@ -46,9 +47,15 @@ MODULES: Mapping[str, str] = {
 }
 
 
-def builtin_loaders() -> dict[str, Callable[[], Tool]]:
-    """Name → function that imports the tool."""
-    return {name: partial(_load, module) for name, module in MODULES.items()}
+def builtin_loaders(chosen: bool | Collection[str] = True) -> dict[str, Callable[[], Tool]]:
+    """Name → function that imports the tool: for all tools, none, or those named. Raises `ValueError` for a wrong name."""
+    if isinstance(chosen, str):
+        raise ValueError(f"`builtins` is True, False or several names: ({chosen!r},)")
+    names = (MODULES if chosen else ()) if isinstance(chosen, bool) else chosen
+    for name in names:
+        if name not in MODULES:
+            raise ValueError(f"there is no built-in tool {name!r}{suggest_name(str(name), MODULES)}")
+    return {name: partial(_load, MODULES[name]) for name in names}
 
 
 def _load(module: str) -> Tool:

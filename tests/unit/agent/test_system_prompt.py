@@ -158,7 +158,7 @@ async def test_the_users_own_file_imports_what_is_beside_it_but_no_key_from_else
     (home / ".claude/CLAUDE.md").write_text(f"@more.md and @{home}/.ssh/id_rsa and @../.ssh/id_rsa")
     (repository / "AGENTS.md").write_text(f"@~/.ssh/id_rsa and @{home}/.ssh/id_rsa")
     model = Script([[{"text": "x"}]])
-    async with Session(repository, model=model, settings={}, mode=mode) as session:
+    async with Session(repository, model=model, settings={}, load_settings=True, mode=mode) as session:
         await session.ask("go")
     prompt = "\n".join(model.requests[0].system)
     assert "the key" not in prompt
