@@ -408,3 +408,19 @@ def test_stream_json_has_the_same_blocks_as_the_transcript(wieldy, script):
     results = [block for line in written if line["type"] == "user" for block in line["message"]["content"]]
     assert answers == [record.block for record in kept if isinstance(record, AssistantBlock)]
     assert results == [record.block for record in kept if isinstance(record, ToolResultRecord)]
+
+
+def test_an_answer_can_be_required_to_fit_a_schema(project, wieldy, script) -> None:
+    schema = {"type": "object", "properties": {"goal": {"type": "string"}}, "required": ["goal"]}
+    (project / "schema.json").write_text(json.dumps(schema))
+    model = script([{"text": "I think tea."}], [{"text": '```json\n{"goal": "tea"}\n```'}])
+    done = wieldy("-p", "what?", model, "--json-schema", "schema.json")
+    assert (done.returncode, done.stdout) == (0, '{"goal": "tea"}\n'), done.stderr
+    done = wieldy("-p", "what?", model, "--json-schema", json.dumps(schema), "--output-format", "json")
+    assert json.loads(done.stdout)["structured_output"] == {"goal": "tea"}
+    done = wieldy("-p", "what?", script(*[[{"text": "no"}]] * 6), "--json-schema", "schema.json")
+    assert done.returncode == 1
+    assert "does not fit after 3 corrections" in done.stderr
+    for broken in ("nowhere.json", "{", '{"type": "float"}'):
+        done = wieldy("-p", "what?", model, "--json-schema", broken)
+        assert done.returncode == 2, done.stderr

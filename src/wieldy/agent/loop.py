@@ -68,6 +68,8 @@ class RunEnd(Struct, frozen=True):
     detail: str = ""
     text: str = ""
     failure: str = ""
+    value: Any = None
+    data: Any = None
 
 
 class RequestPrefix:
@@ -226,6 +228,11 @@ class AgentLoop:
             return end
         if context:
             self.transcript.append(UserMessage([*map(_text_block, context)]))
+        return await self._run_turns(abort)
+
+    async def correct(self, text: str, abort: Abort) -> RunEnd:
+        """Tell the model what is wrong with its answer, and run turns until the end."""
+        self.transcript.append(UserMessage([_text_block(text)]))
         return await self._run_turns(abort)
 
     async def _run_turns(self, abort: Abort) -> RunEnd:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from wieldy.agent.event_stream import EventStream
 from wieldy.agent.loop import AgentLoop, RunEnd
@@ -36,7 +36,10 @@ def run_end(error: Exception) -> RunEnd:
 
 
 class SessionRuns:
-    """At most one run of a session. `prepare` reads the transcript and returns the loop, with the context of start hooks."""
+    """At most one run of a session; `last_value` is the typed answer of the last one.
+
+    `prepare` reads the transcript and returns the loop, with the context of start hooks.
+    """
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class SessionRuns:
         self._idle = asyncio.Event()
         self._idle.set()
         self.is_closed = False
+        self.last_value: Any = None
 
     @property
     def running(self) -> bool:
@@ -143,6 +147,7 @@ class SessionRuns:
             except SessionError as failure:
                 end = RunEnd("error", str(failure), end.text)
             conversation = self._transcript.conversation
+            self.last_value = end.value
             ended = RunEnded(
                 why=end.why,
                 text=end.text,
@@ -153,6 +158,7 @@ class SessionRuns:
                 detail=end.detail,
                 failure=end.failure,
                 unsent=tuple(map(prompt_text, self._steering.take())),
+                data=end.data,
             )
             if loop is not None:
                 loop.hooks.start_idle_timer()

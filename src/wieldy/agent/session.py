@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from wieldy.agent.deferred import Reply, install_deferral
 from wieldy.agent.event_stream import EventStream, final_text
 from wieldy.agent.loop import AgentLoop, RequestOptions, RunEnd, RunLimits
 from wieldy.agent.models import SessionModels
-from wieldy.agent.prompts import Prompt, initial_history, prompt_content
+from wieldy.agent.prompts import Prompt, initial_history
 from wieldy.agent.records import ApprovalRequested, ModelChanged, QuestionDeferred, SessionHeader
 from wieldy.agent.rewind import Rewind
-from wieldy.agent.runs import SessionRuns, Work
+from wieldy.agent.runs import SessionRuns
 from wieldy.agent.session_setup import SessionSetup, session_host
 from wieldy.agent.session_state import SessionState
 from wieldy.agent.store import find_session, require_new
 from wieldy.agent.system_prompt import ROLE, instruction_scope
 from wieldy.agent.transcript import Transcript, fold, records
+from wieldy.agent.typed_answers import send_prompt
 from wieldy.approval import Ask
 from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError
@@ -30,6 +31,8 @@ from wieldy.workspace_services import HostServices
 
 if TYPE_CHECKING:
     from wieldy.hooks.config import Hook
+
+T = TypeVar("T")
 
 
 class Session(SessionState):
@@ -138,16 +141,29 @@ class Session(SessionState):
         if self._loop is not None:
             self._loop.switch(provider, ModelChanged(provider.model, *self._models.recorded_name_and_url()))
 
-    def run(self, prompt: Prompt, *, stream_deltas: bool = True) -> EventStream:
+    def run(self, prompt: Prompt, *, returns: Any = None, stream_deltas: bool = True) -> EventStream:
         """Send a prompt and iterate over events until the model has nothing more to call. The last is `RunEnded`.
 
         Leaving the iteration early interrupts the run. With `stream_deltas`, text comes piece by piece as it is generated.
+        With `returns`, the answer is checked as in `ask`; `RunEnded.data` has it as JSON.
         """
-        return self._runs.stream(_send(prompt), stream_deltas=stream_deltas)
+        return self._runs.stream(send_prompt(prompt, returns), stream_deltas=stream_deltas)
 
-    async def ask(self, prompt: Prompt) -> str:
-        """Send a prompt and return the model's last text. Raises `SessionError` when the run ends otherwise."""
-        return final_text(await self._runs.finish(_send(prompt)))
+    @overload
+    async def ask(self, prompt: Prompt) -> str: ...
+    @overload
+    async def ask(self, prompt: Prompt, *, returns: type[T]) -> T: ...
+    @overload
+    async def ask(self, prompt: Prompt, *, returns: Mapping[str, Any]) -> Any: ...
+
+    async def ask(self, prompt: Prompt, *, returns: Any = None) -> Any:
+        """Send a prompt and return the model's last text. Raises `SessionError` when the run ends otherwise.
+
+        With `returns` the answer has a type: a dataclass, TypedDict, msgspec.Struct or pydantic model, or a JSON Schema for plain
+        JSON. An answer that does not fit goes back to the model with the problems, a few times.
+        """
+        text = final_text(await self._runs.finish(send_prompt(prompt, returns)))
+        return text if returns is None else self._runs.last_value
 
     @property
     def pending(self) -> list[QuestionDeferred]:
@@ -240,10 +256,3 @@ class Session(SessionState):
         loop = self._loop = await self._setup.make_loop()
         source = "resume" if self.conversation.turns else "startup"
         return loop, await loop.hooks.on_start(source, self.provider.model)
-
-
-def _send(prompt: Prompt) -> Work:
-    async def send(loop: AgentLoop, context: tuple[str, ...], abort: Abort) -> RunEnd:
-        return await loop.run(prompt_content(prompt), context, abort)
-
-    return send

@@ -14,7 +14,13 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from wieldy.cli.arguments import add_ignored, command_parser
-from wieldy.cli.session_options import UsageError, add_session_options, resumed_session, session_arguments
+from wieldy.cli.session_options import (
+    UsageError,
+    add_session_options,
+    answer_schema,
+    resumed_session,
+    session_arguments,
+)
 from wieldy.console import encode_json, print_error, write, write_json_text
 from wieldy.core.errors import WieldyError
 
@@ -46,6 +52,7 @@ def main(command: str, argv: list[str]) -> int:
         print_error(f"{option} has no effect here")
     try:
         arguments = session_arguments(options)
+        options.returns = answer_schema(options.json_schema)
         prompt = _prompt(" ".join([*options.prompt, *prompt_words]), options.input_format)
         with SignalHandler() as signals:
             return asyncio.run(_run(options, arguments, prompt, signals))
@@ -70,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--include-partial-messages", action="store_true", help="with stream-json: write text deltas as they arrive")
     add_session_options(parser)
     add("--permission-prompt-tool", metavar="NAME", help="who answers questions: stdio for the control protocol")
+    add("--json-schema", metavar="FILE", help="answer with JSON that fits this schema: a file, or its JSON")
     add("--replay-user-messages", action="store_true", help="with stream-json: write each prompt back with its id")
     add("--include-hook-events", action="store_true", help=argparse.SUPPRESS)  # always written
     add_ignored(parser)
@@ -184,7 +192,15 @@ async def _converse(
     is_hosted = protocol is not None and protocol.is_hosted
     partial = options.include_partial_messages
     output = _write_text if options.output_format == "text" else write_json_text
-    return await converse(session, prompts(), options.output_format, output, partial=partial, hosted=is_hosted)
+    return await converse(
+        session,
+        prompts(),
+        options.output_format,
+        output,
+        partial=partial,
+        hosted=is_hosted,
+        returns=options.returns,
+    )
 
 
 def _control_protocol(options: argparse.Namespace, open_session: OpenSession) -> ControlProtocol:

@@ -155,6 +155,20 @@ def _read_json(source: str, what: str) -> dict[str, Any]:
     return value
 
 
+def answer_schema(source: str | None) -> dict[str, Any] | None:
+    """Return the JSON Schema that answers must fit, from a file or its JSON. Raises `UsageError`."""
+    if source is None:
+        return None
+    from wieldy.agent.typed_answers import AnswerType
+
+    schema = _read_json(source, "schema of the answer")
+    try:
+        AnswerType(schema)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return schema
+
+
 def _split_rules(words: list[str], behavior: Behavior) -> list[str]:
     """Split rules at commas and blanks outside parentheses, and check them."""
     if not words:

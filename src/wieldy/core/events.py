@@ -208,7 +208,7 @@ class Steered(Event, frozen=True, kw_only=True):
 class RunEnded(Event, frozen=True, kw_only=True):
     """A run is over; `why` is one word, `text` the model's last text, `failure` the kind of a provider's failure.
 
-    `unsent` is what the person said too late for the model to hear.
+    `unsent` is what the person said too late for the model to hear, `data` the answer as JSON where a type was asked for.
     """
 
     kind: ClassVar[str] = "run.ended"
@@ -221,3 +221,4 @@ class RunEnded(Event, frozen=True, kw_only=True):
     detail: str = ""
     failure: str = ""
     unsent: tuple[str, ...] = ()
+    data: Any = None

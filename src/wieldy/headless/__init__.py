@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import TypeAlias
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, TypeAlias
 
 from wieldy.agent.prompts import Prompt
 from wieldy.agent.session import Session
@@ -27,11 +28,13 @@ async def converse(
     *,
     partial: bool = False,
     hosted: bool = False,
+    returns: Mapping[str, Any] | None = None,
     waiting_seconds: float = WAITING_SECONDS,
 ) -> int:
     """Run a session over prompts, write the output in one format, and return the exit code.
 
     A `hosted` session has a program at the other end: it decides what comes after a failure, and hears of it in the result.
+    With `returns`, a JSON Schema, every answer is JSON that fits it.
     In text format, stderr says why a model is waited for, and every `waiting_seconds` that it still is.
     """
     from wieldy.headless.stream_json import StreamJsonWriter
@@ -43,7 +46,7 @@ async def converse(
     async for prompt in prompts:
         start = time.monotonic()
         end: RunEnded | None = None
-        async for event in session.run(prompt, stream_deltas=partial):
+        async for event in session.run(prompt, returns=returns, stream_deltas=partial):
             totals.add(event)
             if stream is not None:
                 stream.write_event(event)
@@ -113,8 +116,9 @@ def exit_code(end: RunEnded, *, denied: bool) -> int:
 
 
 def _write_text(end: RunEnded, totals: RunTotals, write: Write) -> None:
-    if end.text:
-        write(end.text if end.text.endswith("\n") else end.text + "\n")
+    text = end.text if end.data is None else json.dumps(end.data, ensure_ascii=False)
+    if text:
+        write(text if text.endswith("\n") else text + "\n")
     if end.why != "done":
         print_error(end.detail or end.why)
     for line in totals.denial_lines():
