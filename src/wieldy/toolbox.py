@@ -27,7 +27,7 @@ from wieldy.framework_adapters import FrameworkAdapters
 from wieldy.mcp.client.configured import ConfiguredServers
 from wieldy.settings.load import SettingsReader
 from wieldy.toolbox_access import ToolboxAccess
-from wieldy.toolbox_options import check_explicit_settings, check_toolbox_options
+from wieldy.toolbox_options import check_explicit_settings, check_toolbox_options, require_deps
 from wieldy.tools import builtin_loaders
 from wieldy.toolset.order import MCP_PREFIX
 from wieldy.turn import Turn
@@ -48,11 +48,11 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
     name; False is none of them.
     `ask` is called with every permission question and returns True, False, words for the model (a no), or an `Answer`;
     without it, what would be asked is denied. `on_question` hears the id of every call about which a person is asked, or
-    would be if there were one. `options` returns what tools read as `ctx.options`. `servers=False` ignores the MCP servers
-    of the settings, a list of names all others. `load_settings` may name the layers of files to read: `user`, `project`,
-    `local`. `env` replaces the environment of this process. `state_dir` replaces the user's state folder for this toolbox,
-    `session_dir` the folder of its session. `host` answers the questions of tools, summarizes pages and so on, in the name of
-    your program.
+    would be if there were one. `deps` is what tools read as `ctx.deps`, `options` returns `ctx.options`.
+    `servers=False` ignores the MCP servers of the settings, a list of names all others. `load_settings` may name the layers of
+    files to read: `user`, `project`, `local`. `env` replaces the environment of this process. `state_dir` replaces the user's
+    state folder for this toolbox, `session_dir` the folder of its session. `host` answers the questions of tools, summarizes
+    pages and so on, in the name of your program.
     """
 
     def __init__(  # noqa: PLR0913 - every option is a keyword with a default
@@ -64,6 +64,7 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
         settings_file: str | os.PathLike[str] | None = None,
         tools: Iterable[Tool] = (),
         ask: Ask | None = None,
+        deps: Any = None,
         load_settings: bool | Collection[str] | None = None,
         builtins: bool | Collection[str] = True,
         servers: bool | Collection[str] = True,
@@ -82,6 +83,7 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
         self._is_closed = False
         check_toolbox_options(root, ask=ask, hooks=hooks, max_concurrency=max_concurrency)
         raise_descriptor_limit()
+        self._deps = deps
         self.id = session_id or os.urandom(6).hex()
         self.events = Events()
         use_files = settings is None if load_settings is None else load_settings
@@ -126,6 +128,7 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
             advisers=tuple(advisers),
             on_question=on_question,
             options=options,
+            deps=deps,
         )
         self._live = LiveServices(
             reader, configured, self.workspace, self.parts, self._hooks, self._servers, max_concurrency
@@ -161,11 +164,13 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
     def add(self, tool: Tool) -> None:
         """Offer one more tool. Raises `ToolDefinitionError` for one that cannot be offered."""
         self._require_open()
+        require_deps(tool, self._deps)
         self.catalog.add(tool)
 
     def replace(self, tool: Tool) -> None:
         """Use another tool in place of the one of the same name. Raises `ToolDefinitionError` where there is none."""
         self._require_open()
+        require_deps(tool, self._deps)
         self.catalog.replace(tool)
         if self.services.limits is not None:
             self.services.limits.renew(tool.name)

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wieldy.core.catalog import Catalog
-from wieldy.core.errors import SettingsError
+from wieldy.core.errors import SettingsError, ToolDefinitionError
 from wieldy.core.option_checks import require_callable, require_count
+from wieldy.core.tool import Tool
 
 
 def check_toolbox_options(
@@ -42,3 +43,14 @@ def check_explicit_settings(settings: Mapping[str, Any], catalog: Catalog) -> No
                 parse_server(name, entry)
             except InvalidServer as error:
                 raise SettingsError(f"`mcpServers.{name}`: {error}") from None
+
+
+def require_deps(tool: Tool, deps: Any) -> None:
+    """Raise `ToolDefinitionError` where a tool needs other dependencies than there are."""
+    needed = tool.deps_type if isinstance(tool, Tool) else None
+    if needed is None or getattr(needed, "_is_protocol", False) or isinstance(deps, needed):
+        return
+    found = "none were given" if deps is None else f"they are of type {type(deps).__name__}"
+    raise ToolDefinitionError(
+        f"tool `{tool.name}` needs deps of type {needed.__name__}, and {found}: pass deps=… to Toolbox or Session"
+    )

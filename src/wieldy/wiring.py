@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,7 +41,7 @@ class ServiceParts(Struct, frozen=True, eq=False):
     """What a toolbox, or a subagent, brings to its services; the rest follows from the settings and the parent.
 
     `policy` has the rules of the session, `judge` decides: the policy itself, or one that is stricter or comes from code.
-    `options` returns what the session runs with, except its tools and commands.
+    `deps` is what tools read as `ctx.deps`. `options` returns what the session runs with, except its tools and commands.
     `hooks` returns those of the calls to come, `on_question` hears the id of every call about which somebody is asked.
     Subagents work under the `supervisor` of their session.
     """
@@ -58,6 +58,7 @@ class ServiceParts(Struct, frozen=True, eq=False):
     advisers: tuple[Adviser, ...] = ()
     on_question: Callable[[str], None] | None = None
     options: Callable[[], Options] = Options
+    deps: Any = None
 
 
 def build_services(
@@ -83,6 +84,7 @@ def build_services(
         spill=Spill(workspace.session_dir / "tool-results"),
         limits=None if parent is None else parent.limits,
         options=lambda: _options(parts, toolset, workspace),
+        deps=parts.deps,
     )
     return configure_services(services, settings, parts, abort or Abort())
 

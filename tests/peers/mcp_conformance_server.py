@@ -116,7 +116,7 @@ def harmless(name: str, schema: dict[str, Any], **declared: Any) -> Tool:
     return Tool.from_schema(name, "Do nothing.", schema, lambda input: "done", **declared)
 
 
-TOOLS = (
+TOOLS: tuple[Tool, ...] = (
     test_simple_text,
     test_image_content,
     test_error_handling,

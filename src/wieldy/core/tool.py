@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from msgspec import Struct, field
 
@@ -16,10 +16,18 @@ from wieldy.core.outcome import Block, Content, Text, ToolResult
 from wieldy.core.truncate import truncate_line
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Deps = TypeVar("Deps", default=Any)  # Python 3.13 has defaults of its own
+
     from wieldy.core.decision import Judge
     from wieldy.core.events import Event
     from wieldy.core.workspace import Workspace
     from wieldy.schema.parameters import Parameters
+else:
+    from typing import TypeVar
+
+    Deps = TypeVar("Deps")
 
 DEFAULT_MAX_RESULT_CHARS = 50_000
 
@@ -65,8 +73,11 @@ class Options(Struct, frozen=True):
     thinking_budget: int | None = None
 
 
-class ToolContext(Struct, eq=False):
-    """What a running tool may use. There are no globals: everything it needs is here."""
+class ToolContext(Struct, Generic[Deps], eq=False):
+    """What a running tool may use. There are no globals: everything it needs is here.
+
+    `deps` is what the program gave as `Toolbox(deps=…)` or `Session(deps=…)`: annotate `ToolContext[YourDeps]` to have its type.
+    """
 
     call_id: str
     workspace: Workspace
@@ -77,6 +88,7 @@ class ToolContext(Struct, eq=False):
     siblings: Sequence[str] = ()
     read_options: Callable[[], Options] = Options
     resolved_paths: Mapping[str, str] = field(default_factory=dict)
+    deps: Deps = None  # type: ignore[assignment]
 
     @property
     def options(self) -> Options:
@@ -131,6 +143,11 @@ class Tool:
     async def describe(self, workspace: Workspace, input: Mapping[str, Any] | None = None) -> str:
         """What the model reads to decide whether and how to call this tool."""
         return self.description
+
+    @property
+    def deps_type(self) -> type | None:
+        """The class that `ctx.deps` must be of, if the tool says so."""
+        return None
 
     @property
     def has_describe(self) -> bool:

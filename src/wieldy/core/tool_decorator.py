@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack, get_origin, overload
 
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Reads, Writes
 from wieldy.core.errors import ToolDefinitionError
@@ -13,11 +14,19 @@ from wieldy.core.tool import Doubt, Tool, ToolContext, maybe_await
 from wieldy.core.tool_names import name_problem, suggest_name
 
 if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeVar
+
     from wieldy.core.workspace import Workspace
     from wieldy.schema.parameters import Parameters
 
+    P = ParamSpec("P", default=...)  # Python 3.13 has defaults of its own
+    R = TypeVar("R", default=Any)
+else:
+    from typing import ParamSpec, TypeVar
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+    P = ParamSpec("P")
+    R = TypeVar("R")
+
 Names: TypeAlias = str | tuple[str, ...]
 Flag: TypeAlias = bool | Callable[[Mapping[str, Any]], bool]
 
@@ -49,20 +58,20 @@ class Declared(TypedDict, total=False):
 
 
 @overload
-def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 @overload
 def tool(
-    *, cls: type[FunctionTool] | None = None, **declared: Unpack[Declared]
-) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+    *, cls: type[FunctionTool[..., Any]] | None = None, **declared: Unpack[Declared]
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
 def tool(
     function: Callable[..., Any] | None = None,
     /,
     *,
-    cls: type[FunctionTool] | None = None,
+    cls: type[FunctionTool[..., Any]] | None = None,
     **declared: Unpack[Declared],
-) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+) -> Any:
     """Make a tool of a function.
 
     The function may be sync or async, return a value, or yield `Progress` and then its result. Its docstring is what the model
@@ -76,10 +85,10 @@ def tool(
     return make(function, declared) if function is not None else lambda function: make(function, declared)
 
 
-class FunctionTool(Tool):
-    """A tool made of a function."""
+class FunctionTool(Tool, Generic[P, R]):
+    """A tool made of a function. It can still be called like that function."""
 
-    def __init__(self, function: Callable[..., Any], declared: Declared) -> None:
+    def __init__(self, function: Callable[P, R], declared: Declared) -> None:
         self.name = declared["name"] if "name" in declared else getattr(function, "__name__", "")
         for option, value in declared.items():
             if problem := _option_problem(option, value):
@@ -140,6 +149,19 @@ class FunctionTool(Tool):
         return "it declares no effects; @tool takes read_only=True, reads=…, writes=… or effects=… for that"
 
     @cached_property
+    def deps_type(self) -> type | None:
+        """The class in `ToolContext[…]` of the context parameter, if it names one."""
+        if self._context is None:
+            return None
+        from typing import get_args, get_type_hints
+
+        try:
+            declared = get_args(get_type_hints(self.function)[self._context])
+        except (NameError, TypeError, KeyError, AttributeError):
+            return None  # a name that only type checkers know
+        return declared[0] if declared and isinstance(declared[0], type) else None
+
+    @cached_property
     def description(self) -> str:  # type: ignore[override]
         """The declared description, or the docstring without its sections on arguments and results."""
         if declared := self.declared.get("description"):
@@ -163,7 +185,8 @@ class FunctionTool(Tool):
         if self._context:
             args = {**args, self._context: ctx}
         if self._is_async:
-            return self.function(**args)
+            function: Callable[..., Any] = self.function
+            return function(**args)
         from wieldy.core.threads import iterate_in_threads
 
         return iterate_in_threads(self.function, args)
@@ -203,7 +226,7 @@ class FunctionTool(Tool):
         declared = self.declared.get("check")
         return None if declared is None else await maybe_await(declared(input, ctx))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function directly, without a toolbox."""
         return self.function(*args, **kwargs)
 
@@ -223,24 +246,13 @@ class HandlerTool(FunctionTool):
     """A tool whose function takes the whole input as one dict."""
 
     def run(self, args: Any, ctx: ToolContext) -> Any:
-        """Call the handler with the input, and with the context if it has a second parameter."""
-        positional = (args, ctx) if self._takes_context else (args,)
+        """Call the handler with the input, and with the context where a parameter is annotated as such."""
+        context = {self._context: ctx} if self._context else {}
         if self._is_async:
-            return self.function(*positional)
+            return self.function(args, **context)
         from wieldy.core.threads import iterate_in_threads
 
-        return iterate_in_threads(self.function, {}, *positional)
-
-    @cached_property
-    def _takes_context(self) -> bool:
-        from inspect import signature
-
-        try:
-            parameters = signature(self.function).parameters.values()
-        except (TypeError, ValueError):
-            return False
-        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        return len(positional) > 1
+        return iterate_in_threads(self.function, context, args)
 
 
 def load_description(module_file: str) -> tuple[str, str]:
@@ -285,6 +297,9 @@ def _paths(value: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list) else (str(value),)
 
 
+_CONTEXT = re.compile(r"(?:\w+\.)*ToolContext(?:\[.*\])?", re.DOTALL)
+
+
 def _flag(declared: Flag | None, input: Mapping[str, Any]) -> bool | None:
     return declared(input) if callable(declared) else declared
 
@@ -300,6 +315,8 @@ def _context_parameter(function: Callable[..., Any]) -> str | None:
     if annotations is None:
         raise ToolDefinitionError(f"@tool needs a function, not {type(function).__name__}")
     for name, annotation in annotations.items():
-        if annotation is ToolContext or (isinstance(annotation, str) and annotation.endswith("ToolContext")):
+        if get_origin(annotation) is ToolContext or annotation is ToolContext:
+            return name
+        if isinstance(annotation, str) and _CONTEXT.fullmatch(annotation):
             return name
     return None

@@ -280,6 +280,7 @@ def _context(call: ToolCall, services: Services, turn: CallTurn | None) -> ToolC
         None if turn is None else turn.message_id,
         () if turn is None else turn.call_ids,
         services.options,
+        deps=services.deps,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -38,3 +38,4 @@ class Services(Struct, eq=False):
     abort: Abort = field(default_factory=Abort)
     limits: ToolLimits | None = None
     options: Callable[[], Options] = Options
+    deps: Any = None

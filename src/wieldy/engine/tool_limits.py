@@ -59,6 +59,10 @@ class WrappedTool(Tool):
         return await self.inner.describe(workspace, input)
 
     @property
+    def deps_type(self) -> type | None:
+        return self.inner.deps_type
+
+    @property
     def has_describe(self) -> bool:
         return self.inner.has_describe
 
