@@ -24,10 +24,12 @@ class SessionModels:
         small: str | Provider | None,
         base_url: str | None,
         header: Callable[[], SessionHeader | None] = lambda: None,
+        fallback: str | Provider | None = None,
     ) -> None:
         self._box = box
         self._option = model
         self._small_option = small
+        self._fallback_option = fallback
         self._base_url = base_url
         self._header = header  # of the session that is resumed
         self._configured = model
@@ -45,6 +47,10 @@ class SessionModels:
                 model, url = self.name_and_url()
                 window = self._box.settings.get("contextWindow")
                 self._main = pick(model, base_url=url, env=self._box.workspace.env, context_window=window)
+            if self._fallback_option:
+                from wieldy.providers.fallback import FallbackModel
+
+                self._main = FallbackModel(self._main, self._pick_beside(self._fallback_option, self._main))
         return self._main
 
     def switch(self, model: str | Provider | None) -> Provider:
@@ -74,15 +80,16 @@ class SessionModels:
         """The small model, or the main one where none is configured. Both of one provider share the base URL."""
         if self._small is None:
             name = self._small_name()
-            if not name:
-                self._small = self.main
-            elif not isinstance(name, str):
-                self._small = name
-            else:
-                _, url = self.name_and_url()
-                same_provider = name.partition("/")[0] == self.main.name or "/" not in name
-                self._small = pick(name, base_url=url if same_provider else None, env=self._box.workspace.env)
+            self._small = self._pick_beside(name, self.main) if name else self.main
         return self._small
+
+    def _pick_beside(self, model: str | Provider, main: Provider) -> Provider:
+        """A second model; one of the same provider as the main one has its base URL."""
+        if not isinstance(model, str):
+            return model
+        _, url = self.name_and_url()
+        same_provider = model.partition("/")[0] == main.name or "/" not in model
+        return pick(model, base_url=url if same_provider else None, env=self._box.workspace.env)
 
     def name_and_url(self) -> tuple[str | None, str | None]:
         """The configured name of the main model, and its base URL. A resumed session keeps those it had."""

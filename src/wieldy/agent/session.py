@@ -40,12 +40,13 @@ class Session(SessionState):
 
     With `ask="defer"` a run that needs a permission ends with `RunEnded(why="waiting")`: see `pending` and `answer`.
 
-    `small_model` answers questions about web pages. `resume` goes on with an earlier session by its id, or the
-    beginning of it; with `fork`, in a copy of it. `session_id` is the id of a new one. `max_cost` is in US dollars and
-    counts from now on. `system_prompt` replaces ours, `append_system` adds to it. `instructions=False` leaves out AGENTS.md and
-    CLAUDE.md; with `settings` the user's own are left out anyway. `messages` is a history to start from, in the form of the
-    Anthropic Messages API. `env` replaces the environment of this process. `state_dir` replaces
-    the user's state folder, `session_dir` that of this session alone. Other options are those of `Toolbox`.
+    `small_model` answers questions about web pages, `fallback_model` takes over while `model` is overloaded. `resume` goes
+    on with an earlier session by its id, or the beginning of it; with `fork`, in a copy of it. `session_id` is the id of a
+    new one. `max_cost` is in US dollars and counts from now on. `system_prompt` replaces ours, `append_system` adds to it.
+    `instructions=False` leaves out AGENTS.md and CLAUDE.md; with `settings` the user's own are left out anyway. `messages` is
+    a history to start from, in the form of the Anthropic Messages API. `env` replaces the environment of this process.
+    `state_dir` replaces the user's state folder, `session_dir` that of this session alone. Other options are those of
+    `Toolbox`.
     """
 
     def __init__(  # noqa: PLR0913 - every option is a keyword with a default
@@ -64,6 +65,7 @@ class Session(SessionState):
         hooks: Sequence[Hook] = (),
         servers: bool | Collection[str] = True,
         small_model: str | Provider | None = None,
+        fallback_model: str | Provider | None = None,
         base_url: str | None = None,
         max_turns: int | None = None,
         max_cost: float | None = None,
@@ -115,7 +117,9 @@ class Session(SessionState):
         if session_id is not None and resumed_id is None:
             require_new(self.box.workspace.session_dir, session_id)
         self._resumed_header: SessionHeader | None = None
-        self._models = SessionModels(self.box, model, small_model, base_url, header=lambda: self._resumed_header)
+        self._models = SessionModels(
+            self.box, model, small_model, base_url, header=lambda: self._resumed_header, fallback=fallback_model
+        )
         self.transcript = Transcript(self.box.workspace.session_dir if persist else None)
         history = initial_history(messages, resumes=resume is not None)
         if history is not None:

@@ -35,6 +35,7 @@ def add_session_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--model", metavar="PROVIDER/NAME", help="the model, or script:FILE for a recorded one")
     add("--base-url", metavar="URL", help="the address of the model's API")
+    add("--fallback-model", metavar="PROVIDER/NAME", help="the model that takes over while the other is overloaded")
     add("--max-turns", type=count, metavar="N", help="stop after this many model answers")
     add("--max-budget-usd", type=amount, metavar="USD", help="stop when this much is spent")
     add("--allowed-tools", "--allowedTools", action="append", default=[], metavar="RULES", help="run without asking")
@@ -75,6 +76,7 @@ def session_arguments(options: argparse.Namespace) -> dict[str, Any]:
         "root": options.root,
         "model": options.model,
         "base_url": options.base_url,
+        "fallback_model": options.fallback_model,
         "mode": "bypassPermissions" if options.dangerously_skip_permissions else options.permission_mode,
         "settings": settings,
         "settings_file": _settings_file(options),
