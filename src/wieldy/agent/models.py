@@ -8,7 +8,7 @@ from wieldy.agent.records import SessionHeader
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Notice
 from wieldy.core.provider import Provider
-from wieldy.providers.model_names import MODEL_ALIASES, DefaultModel, configured_name, default_model
+from wieldy.providers.model_names import MODEL_ALIASES, DefaultModel, configured_name, default_model, with_provider
 from wieldy.providers.registry import pick
 from wieldy.subagents.definitions import AgentDefinition
 from wieldy.toolbox import Toolbox
@@ -88,8 +88,9 @@ class SessionModels:
         if not isinstance(model, str):
             return model
         _, url = self.name_and_url()
-        same_provider = model.partition("/")[0] == main.name or "/" not in model
-        return pick(model, base_url=url if same_provider else None, env=self._box.workspace.env)
+        name = model if url else with_provider(model)
+        same_provider = name.partition("/")[0] == main.name or "/" not in name
+        return pick(name, base_url=url if same_provider else None, env=self._box.workspace.env)
 
     def name_and_url(self) -> tuple[str | None, str | None]:
         """The configured name of the main model, and its base URL. A resumed session keeps those it had."""
