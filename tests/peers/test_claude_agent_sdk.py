@@ -300,3 +300,48 @@ async def test_a_client_rewinds_files_to_before_a_prompt(options, tmp_path):
             await client.rewind_files("nothing")
     assert (project / "a.txt").read_text() == "alpha\n"
     assert not (project / "new.txt").exists()
+
+
+async def test_the_questions_of_the_model_are_answered_by_the_callback(options):
+    async def can_use_tool(name: str, input: dict[str, Any], context: Any) -> Any:
+        assert name == "AskUserQuestion"
+        answers = {input["questions"][0]["question"]: "left", input["questions"][1]["question"]: "a, b"}
+        return sdk.PermissionResultAllow(updated_input={**input, "answers": answers})
+
+    questions = [
+        {"question": "Which way?", "options": ["left", "right"]},
+        {"question": "What else?", "options": ["a", "b", "c"], "multi_select": True},
+    ]
+    turns = ([{"call": "AskUser", "input": {"questions": questions}}], [{"text": "done"}])
+    messages = await collect("go", options(*turns, can_use_tool=can_use_tool))
+    (answered,) = tool_results(messages)
+    assert "Which way?\\n→ left" in str(answered.content)
+    assert "a; b" in str(answered.content)
+
+
+async def test_a_question_that_the_callback_only_allows_has_no_answer(options):
+    async def can_use_tool(name: str, input: dict[str, Any], context: Any) -> Any:
+        return sdk.PermissionResultAllow()
+
+    turns = ([{"call": "AskUser", "input": {"questions": [{"question": "Which?"}]}}], [{"text": "done"}])
+    (answered,) = tool_results(await collect("go", options(*turns, can_use_tool=can_use_tool)))
+    assert "does not want to answer" in str(answered.content)
+
+
+async def test_a_client_turns_a_server_off_and_on(options):
+    @sdk.tool("ping", "Answer", {})
+    async def ping(args: dict[str, Any]) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": "pong"}]}
+
+    given = options([{"text": "hi"}], mcp_servers={"calc": sdk.create_sdk_mcp_server(name="calc", tools=[ping])})
+    async with sdk.ClaudeSDKClient(given) as client:
+        await client.query("hello")
+        async for _ in client.receive_response():
+            pass
+        await client.toggle_mcp_server("calc", False)
+        assert (await client.get_mcp_status())["mcpServers"] == []
+        await client.toggle_mcp_server("calc", True)
+        await client.reconnect_mcp_server("calc")
+        assert (await client.get_mcp_status())["mcpServers"][0]["status"] == "connected"
+        with pytest.raises(Exception, match="no MCP server"):
+            await client.toggle_mcp_server("other", True)

@@ -131,7 +131,7 @@ class InProcessTransport(Transport):
             model=self._model,
             settings=settings,
             hooks=(*options.pop("hooks", ()), *host.hooks),
-            host=HostServices(mcp_relay=host.relay),
+            host=HostServices(mcp_relay=host.relay, question_handler=host),
             **options,
         )
         return self.session

@@ -120,6 +120,7 @@ async def _run(options: argparse.Namespace, arguments: Mapping[str, Any], prompt
     from wieldy.workspace_services import HostServices
 
     resume = resumed_session(options)
+    is_asked = options.permission_prompt_tool == "stdio"
 
     def open_session(host: ControlHost | None = None) -> Session:
         if host is None:
@@ -129,8 +130,8 @@ async def _run(options: argparse.Namespace, arguments: Mapping[str, Any], prompt
                 **{**arguments, "settings": _with_servers(arguments["settings"], host.servers)},
                 resume=resume,
                 hooks=host.hooks,
-                ask=host.ask if options.permission_prompt_tool == "stdio" else None,
-                host=HostServices(mcp_relay=host.relay),
+                ask=host.ask if is_asked else None,
+                host=HostServices(mcp_relay=host.relay, question_handler=host if is_asked else None),
             )
         session.box.settings.require_rules()
         return session

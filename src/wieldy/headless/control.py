@@ -285,6 +285,17 @@ async def _mcp_reconnect(protocol: ControlProtocol, session: Session, request: F
     return {}
 
 
+async def _mcp_toggle(protocol: ControlProtocol, session: Session, request: Fields) -> Fields:
+    name, servers = str(request.get("serverName")), _servers(session)
+    try:
+        if servers is None:
+            raise KeyError(name)
+        servers.enable(name, request.get("enabled") is True)
+    except KeyError:
+        raise ControlFailure(f"there is no MCP server `{name}`") from None
+    return {}
+
+
 def _servers(session: Session) -> McpServers | None:
     return session.box.workspace.services.mcp_servers if session.box.settings.get("mcpServers") else None
 
@@ -322,4 +333,5 @@ _HANDLERS: Mapping[Any, Handler] = {
     "stop_task": _stop_task,
     "mcp_status": _mcp_status,
     "mcp_reconnect": _mcp_reconnect,
+    "mcp_toggle": _mcp_toggle,
 }

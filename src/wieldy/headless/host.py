@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from wieldy.core.decision import Answer, Question
+from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.headless.control_channel import ControlChannel, ControlFailure, Fields
 from wieldy.hooks.config import Hook, OnError, python_hook
 from wieldy.hooks.events import HOOK_EVENTS
@@ -16,6 +17,8 @@ from wieldy.hooks.events import HOOK_EVENTS
 if TYPE_CHECKING:
     from wieldy.agent.session import Session
 
+QUESTION_TOOL = "AskUserQuestion"  # what hosts know AskUser as
+MAX_HEADER_CHARS = 12
 ON_FAILURE: Mapping[str, OnError] = {"block": "block", "continue": "warn"}
 
 
@@ -66,6 +69,27 @@ class ControlHost:
             # Once the answer is in: aborting now would cancel this very question.
             asyncio.get_running_loop().call_soon(self._session.abort, "interrupted with the answer to a question")
         return Answer(False, str(reply.get("message") or ""))
+
+    async def answer(self, questions: Sequence[UserQuestion]) -> list[UserAnswer] | None:
+        """Have the host answer the questions of AskUser; None where it gives no answers."""
+        asked = [
+            {
+                "question": each.question,
+                "header": each.question[:MAX_HEADER_CHARS],
+                "options": [{"label": option, "description": ""} for option in each.options],
+                "multiSelect": each.several,
+            }
+            for each in questions
+        ]
+        try:
+            reply = await self._channel.request("can_use_tool", tool_name=QUESTION_TOOL, input={"questions": asked})
+        except ControlFailure:
+            return None
+        updated = reply.get("updatedInput")
+        answers = updated.get("answers") if isinstance(updated, Mapping) else None
+        if reply.get("behavior") != "allow" or not isinstance(answers, Mapping):
+            return None
+        return [_user_answer(each, answers.get(each.question)) for each in questions]
 
     async def relay(self, server: str, message: Fields) -> Fields:
         """Carry a JSON-RPC message to an MCP server of the host and return its response. Raises `ControlFailure`."""
@@ -123,6 +147,16 @@ class ControlHost:
         hook = python_hook(event, call, match=matcher if isinstance(matcher, str) else "", on_error=on_error)
         limit = float(seconds) if isinstance(seconds, int | float) and seconds > 0 else hook.seconds
         return replace(hook, name=f"{event} callback {callback_id}", seconds=limit)
+
+
+def _user_answer(question: UserQuestion, answer: Any) -> UserAnswer:
+    """An answer: labels of options, separated by commas where several are allowed, or words."""
+    if isinstance(answer, list):
+        answer = ", ".join(map(str, answer))
+    text = str(answer or "")
+    labels = [label.strip() for label in text.split(",")] if question.several else [text]
+    chosen = tuple(label for label in labels if label in question.options)
+    return UserAnswer(chosen) if chosen and len(chosen) == len(labels) else UserAnswer(words=text)
 
 
 def set_mode(session: Session, name: str) -> str:

@@ -70,6 +70,7 @@ class McpServers:
         self._catalog: Catalog | None = None
         self._approver: Approver | None = None
         self._only: Collection[str] | None = None
+        self._disabled: set[str] = set()
         self._pins = ToolPins(workspace.root, env=workspace.env)
         self._mark = os.urandom(8).hex()
         self._guardian = Guardian(self._mark)
@@ -101,13 +102,21 @@ class McpServers:
         self.problems = problems
         for problem in problems:
             log.warning("%s", problem)
-        by_name = {config.name: config for config in configs if self._only is None or config.name in self._only}
+        by_name = {config.name: config for config in configs if self._is_wanted(config.name)}
         for name in [name for name, server in self.servers.items() if by_name.get(name) != server.connection.config]:
             self._remove(name)
         keys = server_keys(by_name)
         for name, config in by_name.items():
             if name not in self.servers:
                 self._add(config, keys[name])
+
+    def enable(self, name: str, enabled: bool) -> None:
+        """Stop a configured server, or start it again, until the workspace is closed. Raises `KeyError` for an unknown one."""
+        configs, _ = parse_servers(self.workspace.settings, self.workspace.env)
+        if name not in {config.name for config in configs}:
+            raise KeyError(name)
+        (self._disabled.discard if enabled else self._disabled.add)(name)
+        self.update(self.workspace.settings)
 
     def states(self) -> dict[str, ServerState]:
         """Return the state of each server, pending ones included."""
@@ -148,6 +157,9 @@ class McpServers:
                 await asyncio.wait(late, timeout=CLOSE_SECONDS)
         await in_thread(self._guardian.stop)
         self.servers.clear()
+
+    def _is_wanted(self, name: str) -> bool:
+        return name not in self._disabled and (self._only is None or name in self._only)
 
     def _add(self, config: ServerConfig, key: str) -> None:
         server: ManagedServer
