@@ -262,3 +262,68 @@ def test_strict_servers_are_those_of_the_command_line_only(wieldy, script, proje
     for more, names in (((), ["given", "mine"]), (("--strict-mcp-config",), ["given"])):
         init = decode(wieldy(*args, *more))[0]
         assert sorted(server["name"] for server in init["mcp_servers"]) == names
+
+
+def test_hooks_that_cannot_be_read_fail_the_initialize_request(wieldy, script):
+    for hooks in (["x"], {"PreToolUse": [3]}, {"PreToolUse": [{"matcher": "(", "hookCallbackIds": ["a"]}]}):
+        done = wieldy(*STREAM, script([WRITE], [{"text": "x"}]), input=encode(request("initialize", hooks=hooks)))
+        assert (done.returncode, responses(done)["r1"]["subtype"]) == (1, "error"), hooks
+    guard = {"NoSuchEvent": [{"hookCallbackIds": ["a"], "onFailure": "block"}]}
+    done = wieldy(*STREAM, script([]), input=encode(request("initialize", hooks=guard)))
+    assert "NoSuchEvent" in responses(done)["r1"]["error"]
+    watcher = {"NoSuchEvent": [{"hookCallbackIds": ["a"]}]}
+    done = wieldy(*STREAM, script([{"text": "x"}]), input=encode(request("initialize", hooks=watcher), user("hi")))
+    assert (done.returncode, "NoSuchEvent never run" in done.stderr) == (0, True)
+
+
+def test_requests_are_carried_out_before_the_prompts_that_follow_them(wieldy, script, tmp_path, project):
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({"turns": [[WRITE], [{"text": "other"}]]}))
+    lines = encode(
+        request("interrupt", "r1"),
+        request("set_permission_mode", "r2", mode="acceptEdits"),
+        request("set_model", "r3", model=f"script:{other}"),
+        user("hi"),
+    )
+    done = wieldy(*STREAM, script([{"text": "first"}]), input=lines)
+    assert decode(done)[-1]["result"] == "other"
+    assert (project / "new.txt").exists()
+
+
+def test_odd_requests_get_an_error_and_the_conversation_goes_on(wieldy, script):
+    odd = request("x", "r2")
+    odd["request"]["subtype"] = ["a", "list"]
+    lines = encode(request("initialize"), odd, request("stop_task", "r3", task_id=7), request("set_model", "r4"))
+    done = wieldy(*STREAM, script([{"text": "fine"}]), input=lines + encode(user("hi")))
+    assert {id: each["subtype"] for id, each in responses(done).items()} == {
+        "r1": "success", "r2": "error", "r3": "error", "r4": "success",
+    }  # fmt: skip
+    assert (decode(done)[-1]["result"], done.stderr) == ("fine", "")
+
+
+SERVER = """
+import json, sys
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("judge")
+
+@server.tool()
+def decide(tool_name: str, input: dict, tool_use_id: str) -> str:
+    if sys.argv[1] == "nonsense":
+        return "maybe"
+    return json.dumps({"behavior": sys.argv[1], "message": f"{tool_name} is not for you", "updatedInput": input})
+
+server.run()
+"""
+
+
+@pytest.mark.parametrize(("answer", "says"), [("allow", ""), ("deny", "not for you"), ("nonsense", "JSON object")])
+def test_a_tool_of_an_mcp_server_can_answer_questions(wieldy, script, tmp_path, project, answer, says):
+    (tmp_path / "judge.py").write_text(SERVER)
+    config = {"mcpServers": {"judge": {"command": sys.executable, "args": [str(tmp_path / "judge.py"), answer]}}}
+    model = script([WRITE], [{"text": "done"}])
+    options = ("--mcp-config", json.dumps(config), "--output-format", "stream-json")
+    done = wieldy("-p", "go", model, *options, "--permission-prompt-tool", "mcp__judge__decide")
+    assert (project / "new.txt").exists() == (answer == "allow"), done.stdout
+    assert says in done.stdout
+    wrong = wieldy("-p", "go", model, "--permission-prompt-tool", "somebody")
+    assert (wrong.returncode, "somebody" in wrong.stderr) == (2, True)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from wieldy.agent.session import Session
     from wieldy.headless.control import ControlProtocol, OpenSession
     from wieldy.headless.host import ControlHost
+    from wieldy.headless.permission_tool import PermissionTool
 
 MAX_STDIN_BYTES = 10 * 1024 * 1024
 STDIN_SECONDS = 3.0  # how long an open pipe may stay silent when a prompt was given
@@ -53,6 +54,9 @@ def main(command: str, argv: list[str]) -> int:
     try:
         arguments = session_arguments(options)
         options.returns = answer_schema(options.json_schema)
+        name = options.permission_prompt_tool
+        if name is not None and name != "stdio" and not name.startswith("mcp__"):
+            raise UsageError(f"--permission-prompt-tool is stdio or mcp__SERVER__TOOL, not {name}")
         prompt = _prompt(" ".join([*options.prompt, *prompt_words]), options.input_format)
         with SignalHandler() as signals:
             return asyncio.run(_run(options, arguments, prompt, signals))
@@ -76,8 +80,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--input-format", choices=("text", "stream-json"), default="text", help="what to read from stdin")
     add("--include-partial-messages", action="store_true", help="with stream-json: write text deltas as they arrive")
     add_session_options(parser)
-    add("--permission-prompt-tool", metavar="NAME", help="who answers questions: stdio for the control protocol")
     add("--json-schema", metavar="FILE", help="answer with JSON that fits this schema: a file, or its JSON")
+    add(
+        "--permission-prompt-tool",
+        metavar="NAME",
+        help="who answers questions: stdio for the control protocol, or mcp__SERVER__TOOL",
+    )
     add("--replay-user-messages", action="store_true", help="with stream-json: write each prompt back with its id")
     add("--include-hook-events", action="store_true", help=argparse.SUPPRESS)  # always written
     add_ignored(parser)
@@ -120,19 +128,25 @@ async def _run(options: argparse.Namespace, arguments: Mapping[str, Any], prompt
     from wieldy.workspace_services import HostServices
 
     resume = resumed_session(options)
-    is_asked = options.permission_prompt_tool == "stdio"
+    prompt_tool = options.permission_prompt_tool
+    is_asked = prompt_tool == "stdio"
 
     def open_session(host: ControlHost | None = None) -> Session:
+        asked = _permission_tool(prompt_tool, host) if prompt_tool and not is_asked else None
         if host is None:
-            session = Session(**arguments, resume=resume)
+            session = Session(**arguments, resume=resume, ask=asked.ask if asked is not None else None)
         else:
+            for problem in host.problems:
+                print_error(problem)
             session = Session(
                 **{**arguments, "settings": _with_servers(arguments["settings"], host.servers)},
                 resume=resume,
                 hooks=host.hooks,
-                ask=host.ask if is_asked else None,
+                ask=host.ask if is_asked else asked.ask if asked is not None else None,
                 host=HostServices(mcp_relay=host.relay, question_handler=host if is_asked else None),
             )
+        if asked is not None:
+            asked.attach(session)
         session.box.settings.require_rules()
         return session
 
@@ -161,6 +175,14 @@ async def _run(options: argparse.Namespace, arguments: Mapping[str, Any], prompt
         if protocol is not None:
             await protocol.aclose()
     return signals.exit_code or code
+
+
+def _permission_tool(name: str, host: ControlHost | None) -> PermissionTool:
+    from wieldy.headless.control_channel import ControlChannel
+    from wieldy.headless.host import ControlHost
+    from wieldy.headless.permission_tool import PermissionTool
+
+    return PermissionTool(name, host or ControlHost(ControlChannel(lambda text: None), None))
 
 
 def _with_servers(settings: Mapping[str, Any], servers: Mapping[str, Any]) -> Mapping[str, Any]:

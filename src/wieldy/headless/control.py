@@ -13,7 +13,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
-from wieldy.core.errors import ToolFailure, WieldyError
+from wieldy.core.errors import WieldyError
+from wieldy.core.logs import log
 from wieldy.headless.context_usage import context_usage
 from wieldy.headless.control_channel import ControlChannel, ControlFailure, Fields
 from wieldy.headless.host import ControlHost, set_mode
@@ -28,6 +29,8 @@ OpenSession: TypeAlias = "Callable[[ControlHost], Session]"
 Handler: TypeAlias = "Callable[[ControlProtocol, Session, Fields], Awaitable[Fields]]"
 
 SERVER_WAIT_SECONDS = 30.0
+# A prompt runs after those that were sent before it.
+ORDERED_REQUESTS = ("interrupt", "set_permission_mode", "set_model")
 # The states of a connection → those of the control protocol.
 SERVER_STATES = {"ready": "connected", "connecting": "pending", "needs approval": "needs-auth", "closed": "disabled"}
 
@@ -58,11 +61,13 @@ class ControlProtocol:
         self._replay_prompts = replay_prompts
         self._report_states = report_states
         self._state = "idle"
-        self._prompts: asyncio.Queue[Fields | Exception | None] = asyncio.Queue()
+        # Each with the requests that came before it and must be carried out first.
+        self._prompts: asyncio.Queue[tuple[Fields | Exception | None, list[asyncio.Task[None]]]] = asyncio.Queue()
         self._first_message: asyncio.Future[Fields | None] | None = None
         self._session: asyncio.Future[Session] | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._handlers: dict[Any, asyncio.Task[None]] = {}
+        self._handlers: dict[str, asyncio.Task[None]] = {}
+        self._ordered: list[asyncio.Task[None]] = []
         self.is_hosted = False
         self.prompt_numbers: dict[str, int] = {}
 
@@ -73,8 +78,8 @@ class ControlProtocol:
         self._reader = loop.create_task(self._read())
         first = await self._first_message
         request = first["request"] if first is not None else None
-        host = ControlHost(self._channel, request)
         try:
+            host = ControlHost(self._channel, request)
             session = self._open_session(host)
         except WieldyError as error:
             if first is not None:
@@ -92,11 +97,13 @@ class ControlProtocol:
         while True:
             if self._prompts.empty():
                 self._change_state("idle")
-            message = await self._prompts.get()
+            message, earlier = await self._prompts.get()
             if message is None:
                 return
             if isinstance(message, Exception):
                 raise message
+            if earlier:
+                await asyncio.wait(earlier)
             self._change_state("running")
             await self._wait_for_servers()
             self._number(message)
@@ -118,25 +125,28 @@ class ControlProtocol:
                 if line.strip():
                     self._receive(_parse(line))
         except MalformedInput as error:
-            self._prompts.put_nowait(error)
+            self._prompts.put_nowait((error, []))
         finally:
             self._begin(None)
-            self._prompts.put_nowait(None)
+            self._prompts.put_nowait((None, []))
             self._channel.close()
 
     def _receive(self, message: Fields) -> None:
         match message["type"]:
             case "user":
                 self._begin(None)
-                self._prompts.put_nowait(message)
+                self._prompts.put_nowait((message, list(self._ordered)))
+                self._ordered.clear()
             case "control_request":
                 if not self._begin(message if message["request"].get("subtype") == "initialize" else None):
                     task = asyncio.get_running_loop().create_task(self._answer(message))
-                    self._handlers[message.get("request_id")] = task
+                    self._handlers[str(message.get("request_id"))] = task
+                    if message["request"].get("subtype") in ORDERED_REQUESTS:
+                        self._ordered.append(task)
             case "control_response":
                 self._channel.receive(message["response"])
             case "control_cancel_request":
-                if (handler := self._handlers.get(message.get("request_id"))) is not None:
+                if (handler := self._handlers.get(str(message.get("request_id")))) is not None:
                     handler.cancel()
 
     def _begin(self, initialize: Fields | None) -> bool:
@@ -152,14 +162,17 @@ class ControlProtocol:
         id, request = message.get("request_id"), message["request"]
         try:
             session = await asyncio.shield(self._session)
-            handler = _HANDLERS.get(request.get("subtype"))
+            handler = _HANDLERS.get(str(request.get("subtype")))
             if handler is None:
                 raise ControlFailure(f"wieldy knows no control request `{request.get('subtype')}`")
             self._channel.respond(id, await handler(self, session, request))
-        except (WieldyError, ToolFailure) as error:
+        except WieldyError as error:
             self._channel.respond_error(id, str(error))
+        except Exception as error:  # a host must not wait for ever because of a mistake of ours
+            log.exception("control request failed")
+            self._channel.respond_error(id, f"{type(error).__name__}: {error}")
         finally:
-            self._handlers.pop(id, None)
+            self._handlers.pop(str(id), None)
 
     async def _wait_for_servers(self) -> None:
         """Wait for the MCP servers that the host runs itself: its first prompt counts on their tools."""

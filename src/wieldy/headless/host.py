@@ -58,13 +58,17 @@ class ControlHost:
                 tool_use_id=plan.call.id,
                 **({"agent_id": question.agent} if question.agent else {}),
             )
-            if reply.get("behavior") == "allow":
-                remember = self._apply_updates(reply.get("updatedPermissions"))
-                updated = reply.get("updatedInput")
-                is_changed = isinstance(updated, Mapping) and updated != plan.input
-                return Answer(True, remember=remember, updated_input=updated if is_changed else None)
+            return self.interpret(reply, question)
         except ControlFailure as failure:
             return Answer(False, f"nobody could be asked: {failure}")
+
+    def interpret(self, reply: Fields, question: Question) -> Answer:
+        """Interpret the answer to a question, and apply the permissions that it changes. Raises `ControlFailure`."""
+        if reply.get("behavior") == "allow":
+            remember = self._apply_updates(reply.get("updatedPermissions"))
+            updated = reply.get("updatedInput")
+            is_changed = isinstance(updated, Mapping) and updated != question.plan.input
+            return Answer(True, remember=remember, updated_input=updated if is_changed else None)
         if reply.get("interrupt") is True and self._session is not None:
             # Once the answer is in: aborting now would cancel this very question.
             asyncio.get_running_loop().call_soon(self._session.abort, "interrupted with the answer to a question")
@@ -121,17 +125,25 @@ class ControlHost:
         policy.grant(*select_savable_rules(rules, policy.paths.project).rules)
 
     def _parse_hooks(self, section: Any) -> list[Hook]:
+        """Parse the hooks. What cannot be read is an error: a guard must not be left out unnoticed."""
+        if section is None:
+            return []
         hooks: list[Hook] = []
-        for event, groups in section.items() if isinstance(section, Mapping) else ():
-            if event not in HOOK_EVENTS:
-                self.problems.append(f"the hooks for {event} never run: wieldy has no such event")
-                continue
-            for group in groups if isinstance(groups, list) else ():
-                try:
+        try:
+            for event, groups in section.items():
+                if event not in HOOK_EVENTS:
+                    self._add_unknown_event(event, groups)
+                    continue
+                for group in groups:
                     hooks += [self._hook(event, group, str(id)) for id in group.get("hookCallbackIds") or ()]
-                except ValueError as error:
-                    raise ControlFailure(f"a hook for {event} cannot be used: {error}") from None
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ControlFailure(f"the hooks cannot be used: {error}") from None
         return hooks
+
+    def _add_unknown_event(self, event: str, groups: Any) -> None:
+        if any(group.get("onFailure") not in (None, "continue") for group in groups):
+            raise ValueError(f"wieldy has no event {event}, so that a hook for it would block nothing")
+        self.problems.append(f"the hooks for {event} never run: wieldy has no such event")
 
     def _hook(self, event: str, group: Fields, callback_id: str) -> Hook:
         async def call(payload: dict[str, Any]) -> Fields | None:

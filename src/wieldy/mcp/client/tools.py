@@ -67,6 +67,10 @@ class ServerTool(Tool):
             return None
         return Doubt(f"the server {self.server} has changed what this tool is or takes since you first used it")
 
+    async def call(self, arguments: Mapping[str, Any]) -> Any:
+        """Call the tool for a program, not for a model: no permission is asked for. Raises `ToolFailure`."""
+        return await self._connection.call(self.definition, dict(arguments))
+
     async def run(self, args: Any, ctx: ToolContext) -> Output:  # type: ignore[override]
         if self._accept is not None:
             accept, self._accept = self._accept, None
