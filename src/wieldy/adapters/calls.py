@@ -21,6 +21,7 @@ from wieldy.wiring import configure_services
 
 if TYPE_CHECKING:
     from wieldy.core.tool import Tool
+    from wieldy.engine.services import Services
     from wieldy.toolbox import Toolbox
 
 MAX_TURNS = 64
@@ -50,14 +51,14 @@ class ApprovalNeeded(Struct, frozen=True):
 
 
 class FrameworkApprover:
-    """Answers yes for calls that the framework's person has approved, and refuses others with what to ask the person."""
+    """Answers yes for a call that the framework's person has approved, else refuses with what to ask the person."""
 
-    def __init__(self) -> None:
-        self.approved: set[str] = set()
+    def __init__(self, *, approved: bool) -> None:
+        self._approved = approved
 
     async def ask(self, question: Question) -> Answer:
         plan, decision = question.plan, question.decision
-        if plan.call.id in self.approved:
+        if self._approved:
             return Answer(True)
         needed = ApprovalNeeded(plan.tool.name, plan.input, decision)
         raise Refusal("permission", f"A person must approve this call first: {decision.why}.", data=needed)
@@ -68,7 +69,6 @@ class FrameworkCalls:
 
     def __init__(self, box: Toolbox) -> None:
         self.box = box
-        self._approver = FrameworkApprover()
         self._turns: OrderedDict[Hashable, tuple[CallTurn, object]] = OrderedDict()
         self._running: dict[Hashable, int] = {}
 
@@ -79,17 +79,17 @@ class FrameworkCalls:
 
         `keep` is an object that must live as long as the step is remembered, such as one whose id is part of it.
         """
-        if approved:
-            self._approver.approved.add(call.id)
         self._running[step] = self._running.get(step, 0) + 1
-        task = self._turn(step, keep).submit(call)
+        turn = self._turn(step, keep)
+        if approved:  # ids of calls are not unique among runs, so the yes goes with this very call
+            turn = CallTurn(self._services(approved=True), turn.message_id)
+        task = turn.submit(call)
         try:
             result = await task
         except asyncio.CancelledError:
             task.cancel()
             raise
         finally:
-            self._approver.approved.discard(call.id)
             self._running[step] -= 1
             if not self._running[step]:
                 del self._running[step]
@@ -128,13 +128,15 @@ class FrameworkCalls:
         entry = self._turns.get(step)
         is_over = step is None and self._running[None] == 1
         if entry is None or is_over:
-            turn: CallTurn = self.box.turn()
-            parts = self.box.parts
-            if isinstance(parts.person, NoApprover):
-                parts = replace(parts, person=self._approver)
-                services = configure_services(self.box.services, self.box.settings, parts, self.box.services.abort)
-                turn = CallTurn(services, turn.message_id)
-            entry = self._turns[step] = (turn, keep)
+            message_id = self.box.turn().message_id
+            entry = self._turns[step] = (CallTurn(self._services(approved=False), message_id), keep)
             while len(self._turns) > MAX_TURNS:
                 self._turns.popitem(last=False)
         return entry[0]
+
+    def _services(self, *, approved: bool) -> Services:
+        box = self.box
+        if not isinstance(box.parts.person, NoApprover):
+            return box.services
+        parts = replace(box.parts, person=FrameworkApprover(approved=approved))
+        return configure_services(box.services, box.settings, parts, box.services.abort)

@@ -97,7 +97,12 @@ def _interrupt(needed: ApprovalNeeded) -> Any:
     action = {"name": needed.name, "args": details["input"], "description": details["why"]}
     review = {"action_name": needed.name, "allowed_decisions": ["approve", "edit", "reject"]}
     request = {"action_requests": [action], "review_configs": [review], "metadata": details}
-    return interrupt(request)
+    try:
+        return interrupt(request)
+    except (KeyError, RuntimeError):  # how LangGraph says that there is no graph around this call
+        raise ToolException(
+            f"Permission is needed for {needed.name}, and there is no graph that could ask: {details['why']}."
+        ) from None
 
 
 def _approved_input(answer: Any, input: dict[str, Any]) -> dict[str, Any]:

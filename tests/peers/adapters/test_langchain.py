@@ -60,6 +60,15 @@ async def test_a_tool_can_be_called_without_a_graph(box):
         read.invoke({"file_path": "a.txt"})
 
 
+async def test_a_question_outside_of_a_graph_is_an_error_message(box, project):
+    write = next(tool for tool in box.as_langchain() if tool.name == "Write")
+    args = {"file_path": "new.txt", "content": "x"}
+    message = await write.ainvoke({"name": "Write", "args": args, "id": "c", "type": "tool_call"})
+    assert message.status == "error"
+    assert "no graph" in message.content
+    assert not (project / "new.txt").exists()
+
+
 async def test_a_denied_call_is_an_error_message_and_not_an_exception(box):
     agent = create_agent(calling([("Read", {"file_path": "secret.txt"})]), box.as_langchain())
     (message,) = tool_messages(await agent.ainvoke({"messages": [("user", "look")]}))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from tests.needs import import_or_skip
 
-from wieldy import Toolbox
+from wieldy import Toolbox, ToolContext, tool
 
 import_or_skip("pydantic_ai")
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
@@ -107,6 +108,32 @@ async def test_a_person_can_refuse_or_change_a_call(box, project, by):
     await agent.run(message_history=result.all_messages(), deferred_tool_results=answers)
     assert not (project / "new.txt").exists()
     assert (project / "other.txt").exists() == (by == "override")
+
+
+async def test_an_approval_is_for_one_call_even_if_another_run_uses_the_same_id(project):
+    waiting, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def hold(ctx: ToolContext, name: str) -> str:
+        """Wait."""
+        waiting.set()
+        await go_on.wait()
+        return name
+
+    async with Toolbox(project, settings={"permissions": {"ask": ["hold"]}}, tools=[hold]) as box:
+        toolset = box.as_pydantic_ai()
+        output: Any = [str, DeferredToolRequests]
+        agents = [Agent(calling([("hold", {"name": n})])[0], toolsets=[toolset], output_type=output) for n in "ab"]
+        first = await agents[0].run("go")
+        answers = DeferredToolResults(approvals={first.output.approvals[0].tool_call_id: True})
+        history = first.all_messages()
+        running = asyncio.create_task(agents[0].run(message_history=history, deferred_tool_results=answers))
+        await waiting.wait()
+        other = asyncio.create_task(agents[1].run("go"))
+        await asyncio.sleep(0.05)
+        go_on.set()
+        assert (await running).output == "done"
+        assert isinstance((await other).output, DeferredToolRequests)
 
 
 async def test_calls_of_one_step_are_one_turn_for_undo(project):
