@@ -345,3 +345,21 @@ async def test_a_client_turns_a_server_off_and_on(options):
         assert (await client.get_mcp_status())["mcpServers"][0]["status"] == "connected"
         with pytest.raises(Exception, match="no MCP server"):
             await client.toggle_mcp_server("other", True)
+
+
+async def test_the_tools_and_the_system_prompt_of_the_options_are_those_of_the_session(options):
+    given = options([{"text": "hi"}], tools=["Read", "Grep"], system_prompt="You are a parrot.")
+    assert (await collect("hello", given))[0].data["tools"] == ["Grep", "Read"]
+    none = options([{"text": "hi"}], tools=[])
+    assert (await collect("hello", none))[0].data["tools"] == []
+    preset = options([{"text": "hi"}], tools={"type": "preset", "preset": "claude_code"})
+    assert "Bash" in (await collect("hello", preset))[0].data["tools"]
+
+
+async def test_an_answer_by_schema_is_structured_output(options):
+    schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
+    given = options(
+        [{"text": "five"}], [{"text": '{"sum": 5}'}], output_format={"type": "json_schema", "schema": schema}
+    )
+    result = result_of(await collect("2 + 3?", given))
+    assert (result.subtype, result.structured_output) == ("success", {"sum": 5})

@@ -124,6 +124,14 @@ def new_session_id(text: str) -> str:
     return text
 
 
+def tool_names(text: str) -> tuple[str, ...] | None:
+    """Accept names of tools, separated by commas or blanks, also those of Claude Code; None for `default`."""
+    from wieldy.core.tool_names import RENAMED_TOOLS
+
+    names = text.replace(",", " ").split()
+    return None if names == ["default"] else tuple(RENAMED_TOOLS.get(name, name) for name in names)
+
+
 def setting_layers(text: str) -> tuple[str, ...]:
     """Accept names of layers of settings files, separated by commas; none for an empty text."""
     layers = tuple(name.strip() for name in text.split(",") if name.strip())

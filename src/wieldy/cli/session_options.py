@@ -17,6 +17,7 @@ from wieldy.cli.arguments import (
     new_session_id,
     session_id,
     setting_layers,
+    tool_names,
 )
 from wieldy.core.errors import WieldyError
 
@@ -38,6 +39,7 @@ def add_session_options(parser: argparse.ArgumentParser) -> None:
     add("--fallback-model", metavar="PROVIDER/NAME", help="the model that takes over while the other is overloaded")
     add("--max-turns", type=count, metavar="N", help="stop after this many model answers")
     add("--max-budget-usd", type=amount, metavar="USD", help="stop when this much is spent")
+    add("--tools", type=tool_names, metavar="NAMES", help="the built-in tools to offer: names, default, or none at all")
     add("--allowed-tools", "--allowedTools", action="append", default=[], metavar="RULES", help="run without asking")
     add("--disallowed-tools", "--disallowedTools", action="append", default=[], metavar="RULES", help="never run")
     add_mode(parser, "--permission-mode")
@@ -77,6 +79,7 @@ def session_arguments(options: argparse.Namespace) -> dict[str, Any]:
         "model": options.model,
         "base_url": options.base_url,
         "fallback_model": options.fallback_model,
+        "builtins": True if options.tools is None else options.tools,
         "mode": "bypassPermissions" if options.dangerously_skip_permissions else options.permission_mode,
         "settings": settings,
         "settings_file": _settings_file(options),

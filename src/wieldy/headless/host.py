@@ -25,7 +25,7 @@ ON_FAILURE: Mapping[str, OnError] = {"block": "block", "continue": "warn"}
 class ControlHost:
     """What a host contributes to a session, from its `initialize` request; None where it sent none.
 
-    `hooks`, `agents` and `servers` are what it registered, `problems` what of that cannot be used.
+    `hooks` and `servers` are what it registered, `problems` what of that cannot be used.
     """
 
     def __init__(self, channel: ControlChannel, initialize: Fields | None) -> None:
@@ -36,7 +36,8 @@ class ControlHost:
         fields = initialize or {}
         self.hooks = tuple(self._parse_hooks(fields.get("hooks")))
         agents = fields.get("agents")
-        self.agents: Mapping[str, Fields] = agents if isinstance(agents, Mapping) else {}
+        if agents:
+            self.problems.append(f"the agents {', '.join(agents)} are left out: put them into .wieldy/agents")
         servers = fields.get("sdkMcpServers")
         self.servers = {str(name): {"type": "sdk", "name": name} for name in servers or ()}
 
