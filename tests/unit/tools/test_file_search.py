@@ -218,3 +218,29 @@ async def test_only_applying_writes_and_asks(tmp_path: Path) -> None:
     apply = {**preview, "preview_only": False}
     assert file_search.effects(apply, workspace) == (Reads("/a"), Writes("/a"))
     assert file_search.needs_permission(apply, ())
+
+
+@pytest.mark.parametrize("pattern", ["needle", "needle|needle", "(need)le+"])
+async def test_files_are_found_in_every_encoding_and_only_where_rules_allow(
+    root: Path, box: Toolbox, pattern: str
+) -> None:
+    """With a pattern that ripgrep can look for first, and with ones that it cannot."""
+    text = "größe needle größe\n" * 3
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "cp1252"):
+        (root / f"{encoding}.txt").write_bytes(text.encode(encoding))
+    (root / "cyrillic.txt").write_bytes("Привет needle, мир и все люди в нём\n".encode("koi8-r") * 5)
+    (root / ".gitignore").write_text("hidden\n")
+    (root / "hidden").write_text("needle\n")
+    (root / "sub" / "deep").mkdir()
+    (root / "sub" / "deep" / "out.txt").write_text("needle\n")
+    (root / ".git").mkdir()
+    (root / ".git" / "config").write_text("needle\n")
+    (root / ".env").write_text("needle\n")
+    (root / "line\nbreak").write_text("needle\n")
+    files = {file["filePath"] for file in (await search(box, pattern, exclude="sub/deep")).data["files"]}
+    named = {os.path.relpath(path, root) for path in files}
+    expected = {"utf-8", "utf-8-sig", "utf-16", "latin-1", "cp1252"}
+    assert {f"{name}.txt" for name in expected} | {".env", "cyrillic.txt"} <= named
+    assert not named & {"hidden", "sub/deep/out.txt", ".git/config"}
+    searched = {file["filePath"] for file in (await search(box, f"{pattern}|\\bneedle")).data["files"]}
+    assert files | {str(root / "sub" / "deep" / "out.txt")} == searched, "looking with ripgrep first changes nothing"

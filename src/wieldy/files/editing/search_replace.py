@@ -9,6 +9,7 @@ import json
 import os
 import re
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -26,7 +27,9 @@ from wieldy.files.editing.document import Document, Span, SplitsCharacter
 from wieldy.files.editing.read_state import ReadState, digest_of
 from wieldy.files.editing.splicing import Splice, apply_splices, replace_span
 from wieldy.search.ignore import VERSION_CONTROL, inside_repository, load_parent_rules, walk_files
-from wieldy.search.patterns import compile_globs
+from wieldy.search.patterns import PathTest, compile_globs
+from wieldy.search.required_literal import required_literal
+from wieldy.search.ripgrep import Ripgrep, SearchFailure
 
 if TYPE_CHECKING:
     from wieldy.files.editing.revision import EditSettings, Revision
@@ -169,6 +172,7 @@ def _print_line(line: str) -> None:
 
 
 def _list_files(request: FileSearchRequest) -> Iterator[str]:
+    """The files to search: those in which ripgrep finds what every match contains, or all of them."""
     root = request.root
     if not os.path.isdir(root):
         yield root
@@ -176,8 +180,44 @@ def _list_files(request: FileSearchRequest) -> Iterator[str]:
     included = compile_globs(request.globs)
     excluded = compile_globs((*request.excluded, *VERSION_CONTROL))
     prefix = len(root.rstrip("/")) + 1
-    entries = walk_files(root, load_parent_rules(root, inside_repository(root)), excluded)
-    yield from sorted(entry.path for entry in entries if included is None or included(entry.path[prefix:]))
+    candidates = _files_with_literal(root, request)
+    if candidates is None:
+        entries = walk_files(root, load_parent_rules(root, inside_repository(root)), excluded)
+        yield from sorted(entry.path for entry in entries if included is None or included(entry.path[prefix:]))
+        return
+    for path in sorted(candidates):
+        is_excluded = excluded is not None and _excludes(excluded, path[prefix:])
+        if not is_excluded and (included is None or included(path[prefix:])):
+            yield path
+
+
+def _files_with_literal(root: str, request: FileSearchRequest) -> list[str] | None:
+    """The files that contain what every match contains, or a NUL byte, as UTF-16 does; None where all must be searched."""
+    literal = required_literal(request.pattern)
+    if literal is None:
+        return None
+    flags = (
+        "--files-with-matches",
+        "--text",
+        "--encoding=none",
+        f"--max-filesize={request.max_bytes}",
+        r"--regexp=\x00",
+    )
+    try:
+        command = Ripgrep.installed().search_command(root, re.escape(literal).replace("\\ ", " "), flags, "./")
+        done = subprocess.run(command, cwd=root, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except (OSError, SearchFailure):
+        return None
+    if done.returncode not in (0, 1) and not done.stdout:
+        return None  # 2 is also the exit code where some folder could not be read
+    prefix = root.rstrip("/")
+    return [f"{prefix}/{os.fsdecode(path).removeprefix('./')}" for path in done.stdout.split(b"\0") if path]
+
+
+def _excludes(excluded: PathTest, path: str) -> bool:
+    """Whether a path or one of the folders that it is in is excluded."""
+    steps = path.split("/")
+    return any(excluded("/".join(steps[:depth])) for depth in range(1, len(steps) + 1))
 
 
 def _read_text_file(path: str, max_bytes: int) -> bytes | None:

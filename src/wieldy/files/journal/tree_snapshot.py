@@ -619,7 +619,7 @@ class _Comparison:
             self._changes.append(FileChange(changed.path, before, after, changed.path))
         if changed.now.permissions != changed.before.permissions:
             old, new = changed.before.permissions, changed.now.permissions
-            self._name(changed.path, f"its permissions changed from {old:o} to {new:o}")
+            self._name(changed.path, f"its permissions changed from {old:o} to {new:o}", content=False)
 
     def _add_created(self, created: _Changed) -> None:
         after = self._snapshots.read(created.path, self._limits.file_bytes)
@@ -641,9 +641,9 @@ class _Comparison:
     def _too_much(self) -> str:
         return f"beyond the {self._limits.changed_bytes >> 20} MB or {self._limits.changed_files} files of changes that are kept"
 
-    def _name(self, path: str, reason: str, *, changed: bool = True) -> None:
+    def _name(self, path: str, reason: str, *, changed: bool = True, content: bool = True) -> None:
         if path not in self._uncovered:
-            self._uncovered[path] = Uncovered(path, reason, changed, path_state(path) if changed else "")
+            self._uncovered[path] = Uncovered(path, reason, changed, path_state(path) if changed and content else "")
 
 
 def too_large(limit: int) -> str:

@@ -137,13 +137,13 @@ def plan_undo(journal: Journal, selector: UndoSelector | None = None, *, merge: 
     """Work out what an undo would do to each file."""
     journal.recover()
     entries = _select(journal, selector or UndoSelector())
-    files = _plan_files(journal, entries, merge)
+    files, blocked = _plan_files(journal, entries, merge)
     return UndoPlan(
         "undo",
         tuple(entries),
         files,
         tuple(entry.id for entry in entries),
-        uncovered=_unrestored(entries, files),
+        uncovered=(*_unrestored(entries, files), *blocked),
     )
 
 
@@ -155,7 +155,8 @@ def plan_redo(journal: Journal, *, merge: bool = False, session: str | None = No
         raise CannotUndo("There is nothing to redo.")
     [last] = undone
     changes = journal.store.find(active_only=False, ids=last.reverses)
-    return UndoPlan("redo", tuple(changes) or (last,), _plan_files(journal, undone, merge), (last.id,))
+    files, blocked = _plan_files(journal, undone, merge)
+    return UndoPlan("redo", tuple(changes) or (last,), files, (last.id,), uncovered=blocked)
 
 
 def carry_out(journal: Journal, plan: UndoPlan) -> UndoPlan:
@@ -178,9 +179,20 @@ def carry_out(journal: Journal, plan: UndoPlan) -> UndoPlan:
 
 
 def _unrestored(entries: Sequence[JournalEntry], files: Sequence[RestoredFile]) -> tuple[Uncovered, ...]:
-    """What stays as it is although the entries are undone."""
-    restored = {file.path for file in files}
-    return tuple(dict.fromkeys(each for entry in entries for each in entry.uncovered if each.path not in restored))
+    """What stays as it is although the entries are undone. A lost content is none where an earlier one is restored."""
+    first_step: dict[str, int] = {}
+    for entry in entries:
+        for file in entry.files:
+            first_step.setdefault(file.path, entry.id)
+    planned = {file.path for file in files}
+    return tuple(
+        dict.fromkeys(
+            each
+            for entry in entries
+            for each in entry.uncovered
+            if not (each.state and each.path in planned and first_step.get(each.path, entry.id) < entry.id)
+        )
+    )
 
 
 def _select(journal: Journal, selector: UndoSelector) -> list[JournalEntry]:
@@ -206,14 +218,39 @@ def _select(journal: Journal, selector: UndoSelector) -> list[JournalEntry]:
     return entries if selector.everything else [last]
 
 
-def _plan_files(journal: Journal, entries: Sequence[JournalEntry], merge: bool) -> tuple[RestoredFile, ...]:
+def _plan_files(
+    journal: Journal, entries: Sequence[JournalEntry], merge: bool
+) -> tuple[tuple[RestoredFile, ...], tuple[Uncovered, ...]]:
+    """What happens to each file, and files of commands that cannot be restored because something else is in their place."""
     by_file: dict[object, list[tuple[JournalEntry, EntryFile]]] = {}
     lost: dict[str, tuple[int, Uncovered]] = {}
     for entry in entries:
         for file in entry.files:
             by_file.setdefault(_file_key(file.real_path), []).append((entry, file))
         lost.update((each.path, (entry.id, each)) for each in entry.uncovered if each.changed)
-    return tuple(_plan_file(journal, steps, merge, lost.get(steps[-1][1].path)) for steps in by_file.values())
+    files: list[RestoredFile] = []
+    blocked: list[Uncovered] = []
+    for steps in by_file.values():
+        entry, file = steps[-1]
+        if entry.kind == "command" and (obstacle := _obstacle(file.real_path)):
+            blocked.append(Uncovered(file.path, obstacle))
+        else:
+            files.append(_plan_file(journal, steps, merge, lost.get(file.path)))
+    return tuple(files), tuple(blocked)
+
+
+def _obstacle(path: str) -> str:
+    """What is where a file was, or above it, that undo would have to remove first."""
+    if os.path.islink(path):
+        return "a link is there now"
+    if os.path.isdir(path):
+        return "a folder is there now"
+    folder = os.path.dirname(path)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    if os.path.realpath(folder) != folder:
+        return f"{folder} is or leads through a link now"
+    return "" if os.path.isdir(folder) else f"{folder} is no folder any more"
 
 
 def _plan_file(

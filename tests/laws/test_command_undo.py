@@ -1,0 +1,127 @@
+"""For random trees and random commands: undo restores every byte of what is not named as uncovered."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from wieldy.core.workspace import Workspace
+from wieldy.files.journal.command_snapshots import CommandSnapshot
+from wieldy.files.journal.undo import UndoPlan, UndoSelector, redo, undo
+from wieldy.workspace_services import open_workspace
+
+NAMES = ["a", "b", "c.txt", "d/e", "d/f", "d/g/h", "d", "x y", "ü", "skip", "build/out"]
+# Files of more than 40 bytes have no copy.
+CONTENTS = st.sampled_from([b"", b"one\n", b"two\ntwo\n", b"\0\xff", b"forty-one bytes, which is more than is kept"])
+TREES = st.dictionaries(st.sampled_from([name for name in NAMES if name != "d"]), CONTENTS, max_size=8)
+
+NAME = st.sampled_from(NAMES).map(lambda name: f"'{name}'")
+COMMANDS = st.one_of(
+    st.builds("mkdir -p $(dirname {0}) && printf 'new %s' {1} > {0}".format, NAME, NAME),
+    st.builds("printf more >> {}".format, NAME),
+    st.builds("rm -f {}".format, NAME),
+    st.builds("rm -rf {}".format, NAME),
+    st.builds("mv {} {}".format, NAME, NAME),
+    st.builds("cp -r {} {}".format, NAME, NAME),
+    st.builds("ln -sf {} {}".format, NAME, NAME),
+    st.builds("chmod 600 {}".format, NAME),
+    st.builds("touch {}".format, NAME),
+    st.builds("sed -i s/one/two/ {}".format, NAME),
+    st.builds("truncate -s 1 {}".format, NAME),
+    st.builds("head -c 50 /dev/zero > {}".format, NAME),
+    st.just("echo build > .gitignore"),
+    st.just("rm -f .gitignore"),
+    st.just("git add -A; git -c user.name=t -c user.email=t@t commit -qm x"),
+    st.just("rm -rf .git"),
+)
+SCRIPTS = st.lists(st.lists(COMMANDS, min_size=1, max_size=4).map("\n".join), min_size=1, max_size=3)
+
+
+def open_project(folder: str) -> Workspace:
+    root = Path(folder, "project")
+    root.mkdir()
+    env = {"WIELDY_HOME": f"{folder}/home", "HOME": folder, "PATH": os.environ["PATH"]}
+    options = {"bash": {"snapshotSeconds": 60.0}}
+    workspace = open_workspace(root, session_dir=f"{folder}/session", env=env, settings=options)
+    trees = workspace.services.command_snapshots.trees
+    trees.limits = replace(trees.limits, file_bytes=40)
+    return workspace
+
+
+def contents(root: str) -> dict[str, bytes]:
+    """The regular files, by path; those in `.git` and in links do not count."""
+    found = {}
+    for folder, subfolders, names in os.walk(root):
+        subfolders[:] = [name for name in subfolders if name != ".git"]
+        for name in names:
+            path = os.path.join(folder, name)
+            if os.path.isfile(path) and not os.path.islink(path):
+                found[path] = Path(path).read_bytes()
+    return found
+
+
+async def run_script(workspace: Workspace, script: str, number: int) -> CommandSnapshot:
+    snapshot = await CommandSnapshot.take(workspace, None, call_id=f"call {number}", tool="Bash")
+    subprocess.run(["bash", "-c", script], cwd=workspace.root, env=dict(workspace.env), capture_output=True, timeout=60)
+    await snapshot.record_changes()
+    assert not snapshot.problem
+    return snapshot
+
+
+def is_named(path: str, plan: UndoPlan) -> bool:
+    return any(path == each.path or path.startswith(each.path.rstrip("/") + "/") for each in plan.uncovered)
+
+
+def was_ignored(path: str, root: str, rules: list[bytes]) -> bool:
+    """Files that an ignore rule hid at any time are not covered, as the documentation says."""
+    return b"build\n" in rules and os.path.relpath(path, root).startswith("build/")
+
+
+@given(TREES, st.booleans(), SCRIPTS)
+@settings(max_examples=60, deadline=None)
+def test_undo_restores_every_byte_that_is_not_named(tree, ignores, scripts):
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(check(os.path.realpath(folder), tree, ignores, scripts))
+
+
+async def check(folder: str, tree: dict[str, bytes], ignores: bool, scripts: list[str]) -> None:
+    workspace = open_project(folder)
+    root, journal = workspace.root, workspace.services.journal
+    for name, content in tree.items():
+        path = Path(root, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    subprocess.run(["git", "init", "-q"], cwd=root, env=dict(workspace.env), check=True)
+    if ignores:
+        Path(root, ".gitignore").write_bytes(b"build\n")
+    before = contents(root)
+    rules = [before.get(f"{root}/.gitignore", b"")]
+    for number, script in enumerate(scripts):
+        await run_script(workspace, script, number)
+        rules.append(contents(root).get(f"{root}/.gitignore", b""))
+    after = contents(root)
+    entries = journal.store.find("command")
+    if not entries:
+        assert {path: data for path, data in after.items() if not was_ignored(path, root, rules)} == {
+            path: data for path, data in before.items() if not was_ignored(path, root, rules)
+        }
+        await workspace.aclose()
+        return
+    plan = undo(journal, UndoSelector(everything=True))
+    restored = contents(root)
+    for path in before.keys() | restored.keys():
+        if before.get(path) != restored.get(path):
+            assert is_named(path, plan) or was_ignored(path, root, rules), f"{path} is neither restored nor named"
+    if plan.entry is not None:
+        redo(journal)
+        again = contents(root)
+        for path in after.keys() | again.keys():
+            assert after.get(path) == again.get(path) or is_named(path, plan), f"{path} did not come back"
+    await workspace.aclose()
