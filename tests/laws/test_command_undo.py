@@ -95,9 +95,9 @@ async def check(folder: str, tree: dict[str, bytes], ignores: bool, scripts: lis
     workspace = open_project(folder)
     root, journal = workspace.root, workspace.services.journal
     for name, content in tree.items():
-        path = Path(root, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        file = Path(root, name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
     subprocess.run(["git", "init", "-q"], cwd=root, env=dict(workspace.env), check=True)
     if ignores:
         Path(root, ".gitignore").write_bytes(b"build\n")

@@ -130,19 +130,17 @@ async def test_a_thousand_swaps_between_judging_and_opening_never_lead_outside(t
 
     swapper = threading.Thread(target=swap)
     swapper.start()
-    answers = {"inside": 0, "refused": 0}
-    try:
-        async with Toolbox(root, settings={"read": {"unchangedStub": False}}) as box:
+    async with Toolbox(root, settings={"read": {"unchangedStub": False}}) as box:
+        try:
             for _ in range(SWAPS):
                 result = await box.call("Read", file_path="d/f")
                 assert "SECRET" not in result.text
                 assert " failed: " not in result.text, result.text
-                answers["refused" if result.is_error else "inside"] += 1
-    finally:
-        stop.set()
-        swapper.join()
-    assert sum(answers.values()) == SWAPS
-    assert answers["inside"] > 0
+        finally:
+            stop.set()
+            swapper.join()
+        # How many of the reads met the file in its place is a matter of scheduling; this one does.
+        assert "inside" in (await box.call("Read", file_path="d/f")).text
 
 
 @pytest.mark.asyncio
