@@ -51,7 +51,7 @@ def large_claims() -> Iterator[Claim]:
                 commit(root)
             measured = measure(root)
             walks = 2 * bare_walk(str(root))
-            detail = f"{measured['uncovered']:.0f} folders named as not covered; two bare walks: {walks:.2f} s"
+            detail = f"{measured['uncovered']:.0f} paths named as not covered; two bare walks take {walks:.2f} s"
             yield seconds_claim(f"a command in {label}: extra time", measured["later"], bound, detail)
             yield seconds_claim(f"the first command in {label}: extra time", measured["first"], 2 * bound)
             yield Claim(f"a command in {label}: extra memory", measured["memory"], 100, unit=" MB")
