@@ -169,10 +169,14 @@ class Attempt:
                 raise AttemptFailure(
                     _infra("setup", f"the setup {how}; {job.relative_folder}/{SETUP_LOG} has its output")
                 )
-        recorder = PatchRecorder(copy.path, self._scratch)
+        keeps_times = copy.way in ("copy", "reflink")  # of files: by these, copies of the same source are recognized
+        shared = Path(job.work) / "sources" if keeps_times and not task.setup else None
+        recorder = PatchRecorder(copy.path, self._scratch, shared)
         patch_note = ""
         try:
             self._scratch.mkdir(parents=True, exist_ok=True)
+            if shared is not None:
+                shared.mkdir(exist_ok=True)
             await in_thread(recorder.start)
         except (SourceError, OSError) as error:
             patch_note = f"there is no patch: {error}"

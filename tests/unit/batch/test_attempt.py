@@ -214,3 +214,14 @@ async def test_patience_with_a_rate_limit_ends(run_attempt, monkeypatch):
         options = {"base_url": server.url, "patience": 60.0}
         result = await run_attempt([], model="anthropic/claude-x", job_options=options)
     assert (result.ending, result.error_class) == ("infra", "rate_limit")
+
+
+async def test_a_source_that_changes_during_a_run_does_not_appear_in_later_patches(run_attempt, project, tmp_path):
+    for number in (1, 2):
+        await run_attempt(FIX)
+        (project / "b.py").write_text(f"changed by its owner after attempt {number}\n")
+    await run_attempt(FIX)
+    patches = [(tmp_path / "out" / "runs" / "t" / str(number) / "patch.diff").read_bytes() for number in (1, 2, 3)]
+    assert patches[0] == patches[1] == patches[2]
+    assert b"b.py" not in patches[0]
+    assert len(list((tmp_path / "work" / "sources").glob("*.base"))) == 3
