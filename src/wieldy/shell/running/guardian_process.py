@@ -1,4 +1,4 @@
-"""The guardian process: it waits until its owner has exited, then ends every process that carries the owner's tag."""
+"""The guardian process: it waits until its owner has exited, then ends every process that carries a tag of the owner."""
 
 from __future__ import annotations
 
@@ -12,26 +12,36 @@ IMPORT_DELAY_MS = 1_000
 
 def main(tag: str, owner: str, ended_file: str = "") -> None:
     """Wait for the end of the owner, then end the processes it left, and write down when that was done."""
-    watch = OwnerWatch(int(owner))
+    watch = OwnerWatch(int(owner), {tag: ended_file})
     has_exited = watch.wait_for_exit(IMPORT_DELAY_MS)
     from wieldy.shell.running.reaper import ProcessTree, end_tree
 
     if not has_exited:
         watch.wait_for_exit()
-    end_tree(ProcessTree(tag, frozenset(watch.groups)), limit=30.0)
-    if ended_file:
-        try:
-            with open(f"{ended_file}.tmp", "w", encoding="ascii") as file:
-                file.write(str(time.time_ns()))
-            os.replace(f"{ended_file}.tmp", ended_file)
-        except OSError:
-            return
+    first, *others = watch.tags or ("nobody.",)
+    end_tree(ProcessTree(first, frozenset(watch.groups), tuple(others)), limit=30.0)
+    for file in filter(None, watch.tags.values()):
+        _write_time(file)
+
+
+def _write_time(path: str) -> None:
+    try:
+        with open(f"{path}.tmp", "w", encoding="ascii") as file:
+            file.write(str(time.time_ns()))
+        os.replace(f"{path}.tmp", path)
+    except OSError:
+        return
 
 
 class OwnerWatch:
-    """Watches the process that holds the other end of our stdin. `groups` are the running shells that it reported."""
+    """Watches the process that holds the other end of our stdin.
 
-    def __init__(self, owner: int) -> None:
+    `tags` are those that it wants guarded, each with the file for the time of the end; `groups` the running shells that it
+    reported.
+    """
+
+    def __init__(self, owner: int, tags: dict[str, str]) -> None:
+        self.tags = tags
         self.groups: set[int] = set()
         self._owner = owner
         self._buffer = b""
@@ -67,5 +77,14 @@ class OwnerWatch:
             pass
         *lines, self._buffer = self._buffer.split(b"\n")
         for line in lines:
-            (self.groups.add if line[:1] == b"+" else self.groups.discard)(int(line[1:]))
+            self._read_report(line[:1], line[1:])
         return at_eof
+
+    def _read_report(self, kind: bytes, rest: bytes) -> None:
+        if kind == b"w":
+            tag, _, file = rest.partition(b" ")
+            self.tags[tag.decode()] = os.fsdecode(file.replace(b"%0A", b"\n").replace(b"%25", b"%"))
+        elif kind == b"f":
+            self.tags.pop(rest.decode(), None)
+        else:
+            (self.groups.add if kind == b"+" else self.groups.discard)(int(rest))

@@ -45,6 +45,11 @@ class ProcessTree:
 
     tag: str
     roots: frozenset[int] = frozenset()
+    more_tags: tuple[str, ...] = ()
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return (self.tag, *self.more_tags)
 
 
 def end_tree(tree: ProcessTree, *, grace: float = GRACE, limit: float = LIMIT) -> list[Process]:
@@ -76,14 +81,15 @@ def members(tree: ProcessTree) -> list[Process]:
     if not HAS_PROC:
         return []
     table = _process_table()
-    tag, numbers = tree.tag.encode(), tag_numbers(tree.tag)
+    tags = [tag.encode() for tag in tree.tags]
+    numbers = [tag_numbers(tag) for tag in tree.tags]
     pids = {
         process.pid
         for process in table.values()
         if process.group in tree.roots
         or process.session in tree.roots
-        or has_tag_number(process.pid, numbers)
-        or _has_tag_in_environment(process.pid, tag)
+        or any(has_tag_number(process.pid, each) for each in numbers)
+        or _has_tag_in_environment(process.pid, tags)
     }
     children: dict[int, list[int]] = {}
     for process in table.values():
@@ -172,12 +178,13 @@ def _read_process(pid: int) -> Process | None:
     return Process(pid, int(parent), int(group), int(session), int(rest[15]), name, state.decode())
 
 
-def _has_tag_in_environment(pid: int, tag: bytes) -> bool:
+def _has_tag_in_environment(pid: int, tags: Iterable[bytes]) -> bool:
     try:
         with open(f"{PROC}/{pid}/environ", "rb") as file:
-            return tag in file.read()
+            environment = file.read()
     except OSError:
         return False
+    return any(tag in environment for tag in tags)
 
 
 def _signal(

@@ -13,6 +13,7 @@ from pathlib import Path
 from wieldy.shell.running import reaper as reap
 from wieldy.shell.running.guardian import SOURCE, START_CODE, Guardian, python_command
 from wieldy.shell.running.guardian_process import IMPORT_DELAY_MS
+from wieldy.shell.running.process_tag import TAG_VARIABLE
 
 
 def sleeper(*, stubborn: bool = False) -> subprocess.Popen[bytes]:
@@ -103,3 +104,74 @@ def test_without_a_process_table_groups_are_ended_gently_then_by_force():
     assert gentle.wait(5) == -signal.SIGTERM
     assert stubborn.wait(5) == -signal.SIGKILL
     assert time.monotonic() - start < 5
+
+
+def test_one_process_guards_every_tag_and_ends_with_the_last():
+    guardians = [Guardian(f"a-tag-nobody-carries-{number}.") for number in range(3)]
+    for guardian in guardians:
+        guardian.ensure_running()
+    assert len({guardian.pid for guardian in guardians}) == 1
+    process = guardians[0].pid
+    guardians[0].stop()
+    assert guardians[0].pid is None
+    assert guardians[1].pid == process
+    for guardian in guardians[1:]:
+        guardian.stop()
+    assert not os.path.exists(f"/proc/{process}/exe")
+
+
+def test_a_guardian_that_was_killed_is_started_again_for_all_tags():
+    first, second = Guardian("a-tag-nobody-carries-1."), Guardian("a-tag-nobody-carries-2.")
+    first.ensure_running()
+    assert first.pid is not None
+    os.kill(first.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)
+    second.ensure_running()
+    assert first.pid == second.pid is not None
+    first.stop()
+    second.stop()
+
+
+def test_everything_with_any_of_the_tags_is_ended_when_we_are_gone_and_each_file_is_written(tmp_path):
+    tags = ["0123456789abcdef.1.", "fedcba9876543210.1.", "1111111111111111.1."]
+    sleepers = [
+        subprocess.Popen(["sleep", "300"], start_new_session=True, env={TAG_VARIABLE: tag, "PATH": os.environ["PATH"]})
+        for tag in tags
+    ]
+    files = [str(tmp_path / f"ended 100%\n{number}") for number in range(3)]
+    code = """
+import os, sys
+from wieldy.shell.running.guardian import Guardian
+guardians = [Guardian(tag, file) for tag, file in zip(sys.argv[1:4], sys.argv[4:7])]
+for guardian in guardians:
+    guardian.ensure_running()
+guardians[2].stop()
+os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", code, *(tag[:17] for tag in tags), *files])
+    try:
+        assert [sleepers[number].wait(20) for number in (0, 1)] == [-signal.SIGKILL] * 2
+        assert sleepers[2].poll() is None
+        deadline = time.monotonic() + 20
+        while not all(os.path.exists(file) for file in files[:2]) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert [os.path.exists(file) for file in files] == [True, True, False]
+    finally:
+        sleepers[2].kill()
+        sleepers[2].wait()
+
+
+def test_a_fork_guards_for_itself():
+    guardian = Guardian("a-tag-nobody-carries.")
+    guardian.ensure_running()
+    parents = guardian.pid
+    child = os.fork()
+    if child == 0:
+        own = Guardian("a-tag-of-the-child.")
+        own.ensure_running()
+        differs = own.pid is not None and own.pid != parents
+        own.stop()
+        os._exit(0 if differs else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert guardian.pid == parents is not None
+    guardian.stop()
