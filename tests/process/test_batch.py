@@ -257,3 +257,36 @@ def tmp_folder(batch: BatchRun) -> Path:
     folder = batch.folder / "disk"
     folder.mkdir()
     return folder
+
+
+@pytest.mark.parametrize("in_git", [False, True])
+def test_results_and_tasks_inside_the_project_are_neither_copied_nor_part_of_it(batch, in_git):
+    """As in `cd project; wieldy batch tasks.jsonl --root . --out runs/first`."""
+    if in_git:
+        for words in (
+            ["init", "-q"],
+            ["add", "a.txt"],
+            ["-c", "user.name=t", "-c", "user.email=t@e.org", "commit", "-qm", "x"],
+        ):
+            subprocess.run(["git", *words], cwd=batch.project, check=True)
+    batch.out = batch.project / "runs" / "first"
+    batch.tasks = batch.project / "tasks.jsonl"
+    check = "test ! -e runs/first && test ! -e tasks.jsonl && test -e a.txt"
+    batch.write_tasks(3, model=batch.noting_script(1), check=check, root=".")
+    code, _, err = batch.run("--workers", "1")
+    assert code == 0, err
+    assert set(batch.endings().values()) == {"solved"}
+    with batch.tasks.open("a") as file:
+        row = {"id": "more", "prompt": "x", "root": ".", "model": batch.noting_script(1), "check": check}
+        file.write(json.dumps(row) + "\n")
+    _, _, err = batch.run()
+    assert "1 of 4 attempts to run, 3 finished before" in err
+
+
+def test_an_out_that_cannot_be_used_is_one_line(batch):
+    batch.write_tasks(1, model=batch.noting_script(1))
+    batch.out.write_text("a file")
+    code, out, err = batch.run()
+    assert (code, out) == (1, "")
+    assert "cannot be written" in err
+    assert "Traceback" not in err

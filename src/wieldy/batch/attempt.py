@@ -54,7 +54,8 @@ TRAJECTORY = "trajectory.json"
 class Job(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An attempt to be made. `folder` is where its files go, `work` where copies are made on this machine.
 
-    `copy` is set where the copy has been made already, for a process that runs inside an overlay.
+    `exclude` are files of the run that are never copied. `copy` is set where the copy has been made already, for a process
+    that runs inside an overlay.
     """
 
     task: Task
@@ -69,6 +70,7 @@ class Job(Struct, frozen=True, omit_defaults=True, kw_only=True):
     keep_copy: bool = False
     command_seconds: float = 1800.0
     patience: float = 3600.0
+    exclude: tuple[str, ...] = ()
     copy: WorkingCopy | None = None
 
     @property
@@ -147,7 +149,7 @@ class Attempt:
     async def _make_copy(self) -> WorkingCopy:
         job = self._job
         self._report(AttemptProgress("copying"))
-        sources = SourceCache(Path(job.work) / "sources")
+        sources = SourceCache(Path(job.work) / "sources", job.exclude)
         try:
             await in_thread_uncancellable(remove_tree, self._scratch)  # left by a run that was killed
             return await in_thread_uncancellable(make_copy, job.task.source, job.isolate, self._scratch, sources)

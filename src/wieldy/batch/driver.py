@@ -30,7 +30,10 @@ RETRY_SECONDS = (2.0, 10.0, 30.0)
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
-    """How a run is made. `only` holds `failed`, `infra` or ids of tasks; `max_cost` is in US dollars for the whole run."""
+    """How a run is made. `only` holds `failed`, `infra` or ids of tasks; `max_cost` is in US dollars for the whole run.
+
+    `exclude` are the run's own files, which may be inside a source.
+    """
 
     workers: int = 8
     samples: int = 1
@@ -43,6 +46,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     keep_copies: bool = False
     command_seconds: float = 1800.0
     patience: float = 3600.0
+    exclude: tuple[str, ...] = ()
     retry_seconds: tuple[float, ...] = RETRY_SECONDS
 
 
@@ -132,7 +136,7 @@ def make_plan(tasks: Iterable[Task], store: ResultStore, options: RunOptions) ->
     """Decide what is left to do. Raises `TaskFileError` for an unknown id in `only`, or a source that cannot be had."""
     known = list(store.results())
     latest = latest_results(known)
-    fingerprints = Fingerprints(options.isolate)
+    fingerprints = Fingerprints(options.isolate, options.exclude)
     pending: list[PlannedAttempt] = []
     finished: list[AttemptResult] = []
     selected = _selection(options.only)
@@ -282,6 +286,7 @@ class Driver:
             keep_copy=options.keep_copies,
             command_seconds=options.command_seconds,
             patience=options.patience,
+            exclude=options.exclude,
         )
         running = self.state.running
         running[job.key] = AttemptProgress("starting")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from hashlib import blake2b
 from typing import Any
 
@@ -44,20 +44,24 @@ def attempt_identity(
 
 
 class Fingerprints:
-    """Fingerprints of sources, each computed once. Without isolation the run changes the folder itself: only its path counts."""
+    """Fingerprints of sources, each computed once. Without isolation the run changes the folder itself: only its path counts.
 
-    def __init__(self, isolate: str) -> None:
+    `exclude` are the files of the run itself, which may be inside a source: the results, the copies, the tasks.
+    """
+
+    def __init__(self, isolate: str, exclude: Collection[str] = ()) -> None:
         self._isolate = isolate
+        self._exclude = exclude
         self._known: dict[TaskSource, str] = {}
 
     def of(self, source: TaskSource) -> str:
         """The fingerprint of a source. Raises `SourceError`."""
         if source not in self._known:
-            self._known[source] = source.location if self._isolate == "none" else fingerprint(source)
+            self._known[source] = source.location if self._isolate == "none" else fingerprint(source, self._exclude)
         return self._known[source]
 
 
-def fingerprint(source: TaskSource) -> str:
+def fingerprint(source: TaskSource, exclude: Collection[str] = ()) -> str:
     """What the files of a source are, without reading more of them than necessary. Raises `SourceError`."""
     if source.kind == "git":
         return f"{source.location}" if is_remote(source.location) else resolve_commit(source.location, source.ref)
@@ -67,21 +71,27 @@ def fingerprint(source: TaskSource) -> str:
             while chunk := file.read(1 << 20):
                 hash.update(chunk)
         return hash.hexdigest()
-    return folder_fingerprint(source.location)
+    return folder_fingerprint(source.location, exclude)
 
 
-def folder_fingerprint(folder: str) -> str:
+def folder_fingerprint(folder: str, exclude: Collection[str] = ()) -> str:
     """The commit and the uncommitted changes of a repository; names, sizes and times of the files of any other folder."""
     head = read_git(["rev-parse", "--verify", "--quiet", "HEAD"], folder) if is_repository(folder) else None
     if head is None:
-        return digest(sorted(_stats(folder, _walk(folder))))
+        return digest(sorted(_stats(folder, _walk(folder, exclude))))
     status = read_git(["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames"], folder) or b""
-    changed = (os.fsdecode(entry[3:]) for entry in status.split(b"\0") if entry)
+    paths = (os.fsdecode(entry[3:]) for entry in status.split(b"\0") if entry)
+    changed = (path for path in paths if not is_excluded(os.path.join(folder, path), exclude))
     return digest([head.decode().strip(), sorted(_stats(folder, changed))])
 
 
-def walk_files(folder: str, skip: Callable[[str], bool] = lambda name: name == ".git") -> Iterator[os.DirEntry[str]]:
-    """Every entry below a folder that is no folder itself; folders for which `skip` holds are left out."""
+def is_excluded(path: str, exclude: Collection[str]) -> bool:
+    """Whether a path is one of the excluded ones, or inside of it."""
+    return any(path == each or path.startswith(f"{each}/") for each in exclude)
+
+
+def walk_files(folder: str, *, exclude: Collection[str] = (), git: bool = False) -> Iterator[os.DirEntry[str]]:
+    """Every entry below a folder that is no folder itself; with `git`, also the repository."""
     folders = [folder]
     while folders:
         try:
@@ -90,7 +100,7 @@ def walk_files(folder: str, skip: Callable[[str], bool] = lambda name: name == "
             continue
         with entries:
             for entry in entries:
-                if skip(entry.name):
+                if (entry.name == ".git" and not git) or entry.path in exclude:
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
@@ -98,8 +108,8 @@ def walk_files(folder: str, skip: Callable[[str], bool] = lambda name: name == "
                     yield entry
 
 
-def _walk(folder: str) -> Iterator[str]:
-    for entry in walk_files(folder):
+def _walk(folder: str, exclude: Collection[str]) -> Iterator[str]:
+    for entry in walk_files(folder, exclude=exclude):
         yield os.path.relpath(entry.path, folder)
 
 

@@ -20,7 +20,7 @@ import stat
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -90,10 +90,14 @@ class OverlayMount(Struct, frozen=True):
 
 
 class SourceCache:
-    """Sources on this machine, each fetched or frozen once for a run. Several processes may use one folder."""
+    """Sources on this machine, each fetched or frozen once for a run. Several processes may use one folder.
 
-    def __init__(self, folder: Path) -> None:
+    `exclude` are the files of the run itself, which are never copied: the results, the copies, the tasks.
+    """
+
+    def __init__(self, folder: Path, exclude: Collection[str] = ()) -> None:
         self._folder = folder
+        self.exclude = frozenset(exclude)
 
     def repository(self, source: TaskSource) -> Path:
         """The repository of a `git` source, cloned if it is remote. Raises `SourceError`."""
@@ -113,7 +117,7 @@ class SourceCache:
 
     def frozen_tree(self, source: TaskSource) -> Path:
         """A folder with the files of a source that stays as it is while attempts use it. Raises `SourceError`."""
-        key = digest([source.kind, source.location, source.ref, fingerprint(source)])
+        key = digest([source.kind, source.location, source.ref, fingerprint(source, self.exclude)])
         target = self._folder / f"{key}.tree"
         with self._locked(target.name):
             if not target.exists():
@@ -133,7 +137,7 @@ class SourceCache:
         elif source.kind == "archive":
             extract_archive(source.location, target)
         else:
-            copy_tree(source.location, target, _clone_or_copy)
+            copy_tree(source.location, target, _clone_or_copy, self.exclude)
             detach_repository(source.location, target)
 
     @contextmanager
@@ -163,7 +167,7 @@ def _make_best(source: TaskSource, target: Path, sources: SourceCache) -> Workin
         return _make_worktree(source, target, sources)
     with contextlib.suppress(IsolationError):
         return _make_reflink(source, target, sources)
-    if is_small(sources.tree(source)):
+    if is_small(sources.tree(source), sources.exclude):
         return _make_plain(source, target, sources)
     if overlay_problem() is None:
         return _make_overlay(source, target, sources)
@@ -173,7 +177,7 @@ def _make_best(source: TaskSource, target: Path, sources: SourceCache) -> Workin
 def _make_reflink(source: TaskSource, target: Path, sources: SourceCache) -> WorkingCopy:
     tree = sources.tree(source)
     try:
-        copy_tree(tree, target, _clone)
+        copy_tree(tree, target, _clone, sources.exclude)
     except OSError as error:
         shutil.rmtree(target, ignore_errors=True)
         if error.errno in NO_REFLINK:
@@ -188,7 +192,7 @@ def _make_reflink(source: TaskSource, target: Path, sources: SourceCache) -> Wor
 
 def _make_plain(source: TaskSource, target: Path, sources: SourceCache) -> WorkingCopy:
     tree = sources.tree(source)
-    copy_tree(tree, target, _copy)
+    copy_tree(tree, target, _copy, sources.exclude)
     detach_repository(tree, target)
     return WorkingCopy(str(target), "copy")
 
@@ -258,10 +262,10 @@ def overlay_problem() -> str | None:
     return f"an unprivileged mount is not possible here ({words or f'exit code {done.returncode}'})"
 
 
-def is_small(tree: Path) -> bool:
+def is_small(tree: Path, exclude: Collection[str] = ()) -> bool:
     """Whether a plain copy of a folder costs next to nothing."""
     size = 0
-    for files, entry in enumerate(walk_files(str(tree), skip=lambda name: False), 1):
+    for files, entry in enumerate(walk_files(str(tree), exclude=exclude, git=True), 1):
         with contextlib.suppress(OSError):
             size += entry.stat(follow_symlinks=False).st_size
         if files > SMALL_TREE_FILES or size > SMALL_TREE_BYTES:
@@ -269,7 +273,7 @@ def is_small(tree: Path) -> bool:
     return True
 
 
-def copy_tree(source: str | Path, target: str | Path, copy_file: CopyFile) -> None:
+def copy_tree(source: str | Path, target: str | Path, copy_file: CopyFile, exclude: Collection[str] = ()) -> None:
     """Copy a folder: symlinks as they are, modes and times kept, sockets and pipes left out. Raises `OSError`."""
     folders = [(os.fspath(source), os.fspath(target))]
     times: list[tuple[str, os.stat_result]] = []
@@ -280,6 +284,8 @@ def copy_tree(source: str | Path, target: str | Path, copy_file: CopyFile) -> No
         times.append((there, status))
         with os.scandir(here) as entries:
             for entry in entries:
+                if entry.path in exclude:
+                    continue
                 to = os.path.join(there, entry.name)
                 if entry.is_symlink():
                     os.symlink(os.readlink(entry.path), to)

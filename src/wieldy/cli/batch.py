@@ -236,6 +236,7 @@ def _run_options(options: argparse.Namespace, work: Path) -> RunOptions:
         keep_copies=options.keep_copies,
         command_seconds=options.check_time,
         patience=options.patience,
+        exclude=tuple(os.path.realpath(path) for path in (options.out, options.work or work, options.tasks)),
     )
 
 
