@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--repos", type=folder, default=None, metavar="DIR", help="a folder of clones, searched before GitHub")
     add("--workers", type=count, default=8, metavar="N", help="sessions at the same time (default: %(default)s)")
     add("--processes", type=count, metavar="N", help="worker processes (default: one a core)")
-    add("--engine", default="local", metavar="ENGINE", help="local, ray, or ray:ADDRESS (default: %(default)s)")
+    add("--engine", type=_engine_name, default="local", metavar="ENGINE", help="local, ray, or ray:ADDRESS (default: %(default)s)")
     add("--shard", type=_shard, default="1/1", metavar="I/N", help="do part I of N, counted from 1")
     add(
         "--attempts",
@@ -145,6 +145,12 @@ def _rate(text: str) -> tuple[str, float]:
         return parse_rate(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _engine_name(text: str) -> str:
+    if text != "local" and text.partition(":")[0] != "ray":
+        raise argparse.ArgumentTypeError(f"there is no engine `{text}`; there are local, ray, and ray:ADDRESS")
+    return text
 
 
 def _shard(text: str) -> Shard:
@@ -286,7 +292,6 @@ async def _drive(
 def _engine(options: argparse.Namespace, work: Path, store: ResultStore) -> Any:
     from wieldy.batch.engine import LocalEngine
     from wieldy.batch.rates import RateLimiter
-    from wieldy.batch.tasks import TaskFileError
 
     name, _, address = options.engine.partition(":")
     if name == "ray":
@@ -296,8 +301,6 @@ def _engine(options: argparse.Namespace, work: Path, store: ResultStore) -> Any:
         return RayEngine(
             address, store.path.resolve(), options.work, caps, workers=options.workers, actors=options.processes
         )
-    if options.engine != "local":
-        raise TaskFileError(f"--engine: there is no engine `{options.engine}`; there are local, ray, and ray:ADDRESS")
     processes = min(options.processes or os.cpu_count() or 1, options.workers)
     return LocalEngine(work, RateLimiter(dict(options.rate)), processes=processes, logs=store.path / "logs")
 
