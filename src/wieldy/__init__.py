@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from wieldy.agent.event_stream import EventStream
     from wieldy.agent.records import QuestionDeferred
     from wieldy.agent.session import Session
     from wieldy.core.call import ToolCall
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     )
     from wieldy.core.events import (
         AgentEvent,
+        AnyEvent,
         CallEvent,
         Compacted,
         Event,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
         ToolSucceeded,
     )
     from wieldy.core.outcome import Done, Failed, Image, Interrupted, Refused, Text, ToolResult, Waiting
+    from wieldy.core.provider import Usage
     from wieldy.core.tool import Doubt, Options, Output, Progress, Tool, ToolContext
     from wieldy.core.tool_decorator import tool
     from wieldy.core.user_questions import UserAnswer, UserQuestion
@@ -66,19 +69,21 @@ if TYPE_CHECKING:
     from wieldy.workspace_services import HostServices
 
 _MODULE_NAMES: dict[str, str] = {
+    "agent.event_stream": "EventStream",
     "agent.records": "QuestionDeferred",
     "agent.session": "Session",
     "core.call": "ToolCall",
     "core.decision": "Answer Decision Question Reason",
     "core.effects": "Fetches Opaque Reads Runs Writes",
-    "core.errors": ("ClosedError Refusal SessionError SettingsError ToolDefinitionError ToolFailure WieldyError"),
+    "core.errors": "ClosedError Refusal SessionError SettingsError ToolDefinitionError ToolFailure WieldyError",
     "core.events": (
-        "AgentEvent CallEvent Compacted Event EventsDropped HookEnded HookStarted ModelAnswered "
+        "AgentEvent AnyEvent CallEvent Compacted Event EventsDropped HookEnded HookStarted ModelAnswered "
         "ModelBlockDelta ModelRequested ModelTextDelta Notice PermissionAsked PermissionDecided Retried "
         "RunEnded Steered ToolCancelled ToolEnded ToolFailed ToolInputDelta ToolProgress ToolRequested "
         "ToolStarted ToolSucceeded"
     ),
     "core.outcome": "Done Failed Image Interrupted Refused Text ToolResult Waiting",
+    "core.provider": "Usage",
     "core.tool": "Doubt Options Output Progress Tool ToolContext",
     "core.tool_decorator": "tool",
     "core.user_questions": "UserAnswer UserQuestion",
@@ -101,6 +106,7 @@ __all__ = [
     "AgentEvent",
     "Answer",
     "Anthropic",
+    "AnyEvent",
     "Cached",
     "CallEvent",
     "ClosedError",
@@ -109,6 +115,7 @@ __all__ = [
     "Done",
     "Doubt",
     "Event",
+    "EventStream",
     "EventsDropped",
     "Failed",
     "Fetches",
@@ -165,6 +172,7 @@ __all__ = [
     "ToolSucceeded",
     "Toolbox",
     "Turn",
+    "Usage",
     "UserAnswer",
     "UserQuestion",
     "Waiting",

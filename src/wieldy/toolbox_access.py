@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from wieldy.core.catalog import ToolAvailability
 from wieldy.core.errors import ClosedError
+from wieldy.core.events import AnyEvent
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events, Subscriber
 from wieldy.engine.services import Services
@@ -68,7 +69,7 @@ class ToolboxAccess:
         self._require_open()
         return self.events.subscribe(subscriber)
 
-    def stream(self) -> AbstractAsyncContextManager[Any]:
+    def stream(self) -> AbstractAsyncContextManager[AsyncIterator[AnyEvent]]:
         """Every event from now on: `async with box.stream() as events: async for event in events`."""
         self._require_open()
         return self.events.stream()

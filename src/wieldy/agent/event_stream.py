@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, Self
 
 from wieldy.core.errors import SessionError
-from wieldy.core.events import Event, RunEnded
+from wieldy.core.events import AnyEvent, RunEnded
 
 
 def final_text(ended: RunEnded) -> str:
@@ -23,7 +23,7 @@ class EventStream:
     that the session can be used again.
     """
 
-    def __init__(self, events: AsyncGenerator[Event, None], on_abandoned: Callable[[], None]) -> None:
+    def __init__(self, events: AsyncGenerator[AnyEvent, None], on_abandoned: Callable[[], None]) -> None:
         self._events = events
         self._on_abandoned = on_abandoned
         self._has_started = self._has_ended = False
@@ -31,7 +31,7 @@ class EventStream:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> AnyEvent:
         self._has_started = True
         try:
             return await self._events.__anext__()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -14,8 +14,8 @@ from wieldy.agent.prompts import Prompt, SteeringQueue, prompt_text
 from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
 from wieldy.core.errors import ClosedError, SessionError
-from wieldy.core.events import Event, RunEnded
-from wieldy.core.provider import ProviderFailure
+from wieldy.core.events import AnyEvent, RunEnded
+from wieldy.core.provider import ProviderFailure, Usage
 from wieldy.engine.supervise import Aborted
 from wieldy.toolbox import Toolbox
 
@@ -33,6 +33,11 @@ def run_end(error: Exception) -> RunEnd:
             return RunEnd("error", str(error))
         case _:
             return RunEnd("error", f"{type(error).__name__}: {error}")
+
+
+def _used(usage: Mapping[str, int], before: Mapping[str, int]) -> Usage:
+    counts = {name: usage.get(name, 0) - before.get(name, 0) for name in Usage.__struct_fields__}
+    return Usage(**counts)
 
 
 class SessionRuns:
@@ -88,7 +93,7 @@ class SessionRuns:
         async with self._started(work) as task:
             return await asyncio.shield(task)
 
-    async def _events(self, work: Work, stream_deltas: bool) -> AsyncGenerator[Event, None]:
+    async def _events(self, work: Work, stream_deltas: bool) -> AsyncGenerator[AnyEvent, None]:
         await self._wait_until_free()  # before the events of another run could be heard
         async with self._box.events.stream(stream_deltas=stream_deltas) as events, self._started(work) as task:
             async for event in events:
@@ -129,12 +134,12 @@ class SessionRuns:
 
     async def _run(self, work: Work, abort: Abort) -> RunEnded:
         started = time.monotonic()
-        turns_before = self._transcript.conversation.turns
+        turns_before, usage_before = self._transcript.conversation.turns, dict(self._transcript.conversation.usage)
         end = RunEnd("error")
         loop: AgentLoop | None = None
         try:
             loop, context = await self._prepare()
-            turns_before = self._transcript.conversation.turns
+            turns_before, usage_before = self._transcript.conversation.turns, dict(self._transcript.conversation.usage)
             end = await work(loop, context, abort)
         except (Aborted, ProviderFailure, SessionError) as error:
             end = run_end(error)
@@ -159,6 +164,7 @@ class SessionRuns:
                 failure=end.failure,
                 unsent=tuple(map(prompt_text, self._steering.take())),
                 data=end.data,
+                usage=_used(conversation.usage, usage_before),
             )
             if loop is not None:
                 loop.hooks.start_idle_timer()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -15,7 +15,7 @@ from wieldy.core.abort import Abort
 from wieldy.core.call import PlannedCall
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import STRICTNESS, Answer, Approver, Decision, Judge, Opinion, Question, Reason
-from wieldy.core.events import AgentEvent, Event, ModelAnswered, ToolFailed, ToolProgress, ToolStarted
+from wieldy.core.events import AgentEvent, AnyEvent, Event, ModelAnswered, ToolFailed, ToolProgress, ToolStarted
 from wieldy.core.outcome import Refused
 from wieldy.core.tool import Tool
 from wieldy.core.truncate import truncate
@@ -165,7 +165,12 @@ class SubagentEvents(Events):
             self._parent.emit(
                 event
                 if is_nested
-                else AgentEvent(call_id=identity.call_id, agent_id=identity.id, agent_type=identity.type, event=event)
+                else AgentEvent(
+                    call_id=identity.call_id,
+                    agent_id=identity.id,
+                    agent_type=identity.type,
+                    event=cast(AnyEvent, event),
+                )
             )
 
     def _count(self, event: Event, *, own: bool) -> None:

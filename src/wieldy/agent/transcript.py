@@ -32,6 +32,7 @@ from wieldy.agent.records import (
     SentPrompt,
     SessionHeader,
     SideRequestMade,
+    SubagentEnded,
     ThinkingRemoved,
     ToolResultRecord,
     ToolsActivated,
@@ -270,9 +271,9 @@ class Conversation:
     """The messages of the next request. Blocks wait here until their message has ended, results until all calls have one.
 
     The first `repaired` messages are repaired; `repaired_ids` are the ids of their calls. `tokens` is the size of the last
-    request and its answer as the provider counted it; `ids` are all call ids that were ever used. `prompts` are those of
-    the person, also where their messages have been compacted. `waiting` are the ids of calls that have not run because
-    questions are answered later, `pending` those questions.
+    request and its answer as the provider counted it, `usage` all tokens by kind. `ids` are all call ids that were ever used.
+    `prompts` are those of the person, also where their messages have been compacted. `waiting` are the ids of calls that have
+    not run because questions are answered later, `pending` those questions.
     """
 
     def __init__(self) -> None:
@@ -284,6 +285,7 @@ class Conversation:
         self.cost = 0.0
         self.turns = 0
         self.tokens = 0
+        self.usage: dict[str, int] = {}
         self.header: SessionHeader | None = None
         self.prompts: list[SentPrompt] = []
         self.repaired = 0
@@ -358,6 +360,14 @@ class Conversation:
         self.turns += 1
         self.cost += record.cost or 0.0
         self.tokens = sum(record.usage.values()) or self.tokens
+        self._count(record.usage)
+
+    def _on_subagent_ended(self, record: SubagentEnded) -> None:
+        self._count(record.usage)
+
+    def _count(self, usage: Mapping[str, int]) -> None:
+        for name, number in usage.items():
+            self.usage[name] = self.usage.get(name, 0) + number
 
     def _on_discarded(self, record: MessageDiscarded) -> None:
         self.blocks.clear()
@@ -469,6 +479,7 @@ _HANDLERS: Mapping[type[TranscriptRecord], Callable[[Conversation, Any], None]] 
     AssistantMessageEnded: Conversation._on_message_ended,
     MessageDiscarded: Conversation._on_discarded,
     ToolResultRecord: Conversation._on_result,
+    SubagentEnded: Conversation._on_subagent_ended,
     QuestionDeferred: Conversation._on_question,
     CallsWaiting: Conversation._on_waiting,
     ToolsActivated: Conversation._on_activated,

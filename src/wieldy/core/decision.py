@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.core.json_values import to_json
+from wieldy.core.json_values import fields_to_json, to_json
 
 if TYPE_CHECKING:
     from wieldy.core.call import PlannedCall
@@ -52,7 +52,7 @@ class Decision(Struct, frozen=True):
 
     def as_dict(self) -> dict[str, Any]:
         """The decision as JSON, with `why` as text."""
-        return {**to_json(self), "why": self.why}
+        return {**fields_to_json(self), "why": self.why}
 
     @property
     def why(self) -> str:
@@ -103,6 +103,10 @@ class Answer(Struct, frozen=True):
     remember: tuple[str, ...] = ()
     scope: GrantScope = "project"
     updated_input: Mapping[str, Any] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The answer as JSON."""
+        return fields_to_json(self)
 
 
 class Adviser(Protocol):

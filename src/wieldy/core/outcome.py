@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
 
 from wieldy.core.errors import Stage
+from wieldy.core.json_values import to_json
 from wieldy.core.person_text import person_text, without_reminders
 
 
@@ -41,6 +42,8 @@ def text_of(content: Content) -> str:
 class Done(Struct, frozen=True):
     """The tool returned a result."""
 
+    kind: ClassVar[Literal["done"]] = "done"
+
     content: Content
     data: Any = None
     is_error: bool = False
@@ -49,6 +52,8 @@ class Done(Struct, frozen=True):
 class Failed(Struct, frozen=True):
     """The tool raised an error. `person` says it to a person, where that differs from the facts in `message`."""
 
+    kind: ClassVar[Literal["failed"]] = "failed"
+
     message: str
     data: Any = None
     person: str = ""
@@ -56,6 +61,8 @@ class Failed(Struct, frozen=True):
 
 class Refused(Struct, frozen=True):
     """The tool did not run: the stage that refused, and what the model can do next; `person` says why to a person."""
+
+    kind: ClassVar[Literal["refused"]] = "refused"
 
     stage: Stage
     advice: str
@@ -66,12 +73,16 @@ class Refused(Struct, frozen=True):
 class Interrupted(Struct, frozen=True):
     """The user stopped the call; `partial` is the output until then."""
 
+    kind: ClassVar[Literal["interrupted"]] = "interrupted"
+
     reason: str = "interrupted by the user"
     partial: str = ""
 
 
 class Waiting(Struct, frozen=True):
     """The call has not run: it waits for the answer to its own question, or to that of a call before it."""
+
+    kind: ClassVar[Literal["waiting"]] = "waiting"
 
     question_id: str | None = None
 
@@ -100,6 +111,19 @@ class ToolResult(Struct, frozen=True):
             case Refused(advice=text, person=person) | Failed(message=text, person=person):
                 return person or person_text(text)
         return without_reminders(self.text)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result as JSON: `outcome` says how the call ended, `stage` which stage refused it."""
+        refusal = {"stage": self.outcome.stage} if isinstance(self.outcome, Refused) else {}
+        return {
+            "call_id": self.call_id,
+            "name": self.name,
+            "outcome": self.outcome.kind,
+            **refusal,
+            "is_error": self.is_error,
+            "content": [block.as_wire() for block in self.content],
+            "data": to_json(self.data),
+        }
 
     def as_wire(self) -> dict[str, Any]:
         """The `tool_result` block of the Anthropic Messages API."""

@@ -8,15 +8,15 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
-from wieldy.core.events import Event, EventsDropped
+from wieldy.core.events import AnyEvent, Event, EventsDropped
 from wieldy.core.logs import log
 
 MAX_BACKLOG = 10_000
 CLOSE_SECONDS = 1.0
 
-Subscriber: TypeAlias = Callable[[Event], Any] | Callable[[Event], Awaitable[Any]]
+Subscriber: TypeAlias = Callable[[AnyEvent], Any] | Callable[[AnyEvent], Awaitable[Any]]
 
 
 class Events:
@@ -45,7 +45,7 @@ class Events:
     @asynccontextmanager
     async def stream(
         self, backlog: int = MAX_BACKLOG, *, stream_deltas: bool = True
-    ) -> AsyncIterator[AsyncIterator[Event]]:
+    ) -> AsyncIterator[AsyncIterator[AnyEvent]]:
         """Iterate over the events from now until the end of the block; `stream_deltas` includes those of a model's answer."""
         subscription = LoopSubscription(backlog)
         subscription.stream_deltas = stream_deltas
@@ -82,7 +82,7 @@ class Subscription:
 
     def __init__(self, backlog: int) -> None:
         self.backlog = backlog
-        self.pending: deque[Event] = deque()
+        self.pending: deque[AnyEvent] = deque()
         self.dropped = 0
         self.closed = False
         self.stream_deltas = True
@@ -95,10 +95,10 @@ class Subscription:
                 pass  # the subscriber took it in another thread
             else:
                 self.dropped += 1
-        self.pending.append(event)
+        self.pending.append(cast(AnyEvent, event))
         self.wake()
 
-    def take(self) -> Event | None:
+    def take(self) -> AnyEvent | None:
         """Return the next event to deliver; first of all, how many were dropped."""
         if self.dropped:
             count, self.dropped = self.dropped, 0
@@ -176,7 +176,7 @@ class LoopSubscription(Subscription):
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncIterator[AnyEvent]:
         """Every event until the subscription is closed."""
         while True:
             while (event := self.take()) is not None:

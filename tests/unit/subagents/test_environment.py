@@ -14,7 +14,16 @@ from tests.unit.subagents.conftest import told
 from wieldy import Script, Session, Toolbox
 from wieldy.agent.models import SubagentModels
 from wieldy.core.errors import SessionError
-from wieldy.core.events import AgentEvent, Event, ModelAnswered, Notice, ToolFailed, ToolStarted, ToolSucceeded
+from wieldy.core.events import (
+    AgentEvent,
+    AnyEvent,
+    Event,
+    ModelAnswered,
+    Notice,
+    ToolFailed,
+    ToolStarted,
+    ToolSucceeded,
+)
 from wieldy.core.outcome import Done, Refused, Text, ToolResult
 from wieldy.core.provider import Usage
 from wieldy.headless.stream_json import StreamJsonWriter
@@ -120,7 +129,7 @@ def answered(*ids: str) -> ModelAnswered:
     return ModelAnswered(content=calls, stop_reason="tool_use", usage=Usage(), seconds=0)
 
 
-def inside(call_id: str, agent_id: str, event: Event) -> AgentEvent:
+def inside(call_id: str, agent_id: str, event: AnyEvent) -> AgentEvent:
     return AgentEvent(call_id=call_id, agent_id=agent_id, agent_type="explore", event=event)
 
 

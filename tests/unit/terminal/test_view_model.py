@@ -28,6 +28,7 @@ from wieldy.core.events import (
     ToolSucceeded,
 )
 from wieldy.core.outcome import Done, Failed, Refused, Text, ToolResult
+from wieldy.core.provider import Usage
 from wieldy.terminal.blocks import separated_rows
 from wieldy.terminal.text import row_text, row_width
 from wieldy.terminal.view_model import ViewModel
@@ -397,7 +398,7 @@ def test_the_input_of_an_answer_completes_what_was_not_read() -> None:
     view = played(
         [
             ToolInputDelta(call_id="1", name="Read", index=0),
-            ModelAnswered(content=content, stop_reason="tool_use", usage=None, seconds=1.0),
+            ModelAnswered(content=content, stop_reason="tool_use", usage=Usage(), seconds=1.0),
         ]
     )
     assert live(view) == ["○ Read a.py"]
