@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from wieldy.agent.event_stream import EventStream
     from wieldy.agent.records import QuestionDeferred
     from wieldy.agent.session import Session
+    from wieldy.agent.transcript_store import Store
     from wieldy.core.call import ToolCall
     from wieldy.core.decision import Answer, Decision, Question, Reason
     from wieldy.core.effects import Fetches, Opaque, Reads, Runs, Writes
@@ -72,6 +73,7 @@ _MODULE_NAMES: dict[str, str] = {
     "agent.event_stream": "EventStream",
     "agent.records": "QuestionDeferred",
     "agent.session": "Session",
+    "agent.transcript_store": "Store",
     "core.call": "ToolCall",
     "core.decision": "Answer Decision Question Reason",
     "core.effects": "Fetches Opaque Reads Runs Writes",
@@ -154,6 +156,7 @@ __all__ = [
     "SessionError",
     "SettingsError",
     "Steered",
+    "Store",
     "Text",
     "TimeLimited",
     "Tool",

@@ -8,8 +8,12 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from wieldy.agent.loop import AgentLoop, RunEnd
 from wieldy.agent.records import QuestionDeferred
+from wieldy.agent.runs import Work
+from wieldy.agent.transcript import Conversation
 from wieldy.approval import Ask, NoApprover
+from wieldy.core.abort import Abort
 from wieldy.core.decision import Answer, Question
 from wieldy.core.errors import Deferred, Refusal, SessionError
 from wieldy.core.option_checks import require_callable
@@ -40,6 +44,18 @@ class DeferredQuestions:
         self._defers = defers
         self._record = record
         self._replies: dict[str, Reply] = {}
+
+    def resume_with(self, replies: Mapping[str, Reply], conversation: Callable[[], Conversation]) -> Work:
+        """The work of going on with replies to the open questions of a conversation."""
+
+        async def work(loop: AgentLoop, context: tuple[str, ...], abort: Abort) -> RunEnd:
+            pending = {question.id: question for question in conversation().open_questions()}
+            if not pending:
+                raise SessionError("no question is waiting for an answer")
+            self.take_replies(replies, pending)
+            return await loop.resume(context, abort)
+
+        return work
 
     def take_replies(self, replies: Mapping[str, Reply], pending: Mapping[str, QuestionDeferred]) -> None:
         """Keep replies by the ids of their questions. Raises `SessionError` for one that answers no open question."""

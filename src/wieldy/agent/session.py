@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from wieldy.agent.deferred import Reply, install_deferral
 from wieldy.agent.event_stream import EventStream, final_text
-from wieldy.agent.loop import AgentLoop, RequestOptions, RunEnd, RunLimits
+from wieldy.agent.loop import AgentLoop, RequestOptions, RunLimits
 from wieldy.agent.models import SessionModels
 from wieldy.agent.prompts import Prompt, initial_history
 from wieldy.agent.records import ApprovalRequested, ModelChanged, QuestionDeferred, SessionHeader
@@ -16,12 +16,11 @@ from wieldy.agent.rewind import Rewind
 from wieldy.agent.runs import SessionRuns
 from wieldy.agent.session_setup import SessionSetup, session_host
 from wieldy.agent.session_state import SessionState
-from wieldy.agent.store import find_session, require_new
+from wieldy.agent.store import require_new
 from wieldy.agent.system_prompt import ROLE, instruction_scope
-from wieldy.agent.transcript import Transcript, fold, records
+from wieldy.agent.transcript_store import EarlierSession, Store, open_transcript
 from wieldy.agent.typed_answers import send_prompt
 from wieldy.approval import Ask
-from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError
 from wieldy.core.option_checks import require_count
 from wieldy.core.provider import Provider
@@ -39,12 +38,12 @@ class Session(SessionState):
     """A conversation with a model that has tools. `model` is `provider/name`, `script:FILE`, or a `Provider`.
 
     With `ask="defer"` a run that needs a permission ends with `RunEnded(why="waiting")`: see `pending` and `answer`.
-
     `small_model` answers questions about web pages, `fallback_model` takes over while `model` is overloaded. `resume` goes
     on with an earlier session by its id, or the beginning of it; with `fork`, in a copy of it. `session_id` is the id of a
     new one. `max_cost` is in US dollars and counts from now on. `system_prompt` replaces ours, `append_system` adds to it.
     `instructions=False` leaves out AGENTS.md and CLAUDE.md; with `settings` the user's own are left out anyway. `messages` is
-    a history to start from, in the form of the Anthropic Messages API. `env` replaces the environment of this process.
+    a history to start from, in the form of the Anthropic Messages API. `store` keeps the transcript in place of files. `env`
+    replaces the environment of this process.
     `state_dir` replaces the user's state folder, `session_dir` that of this session alone. Other options are those of
     `Toolbox`.
     """
@@ -79,6 +78,7 @@ class Session(SessionState):
         fork: bool = False,
         session_id: str | None = None,
         persist: bool = True,
+        store: Store | None = None,
         env: Mapping[str, str] | None = None,
         session_dir: str | os.PathLike[str] | None = None,
         state_dir: str | os.PathLike[str] | None = None,
@@ -86,8 +86,8 @@ class Session(SessionState):
     ) -> None:
         limits = RunLimits(max_turns, max_cost).checked()
         require_count("thinking_budget", thinking_budget, least=0)
-        self._resume_folder = find_session(resume) if resume is not None else None
-        resumed_id = None if self._resume_folder is None else self._resume_folder.name
+        self._earlier = None if resume is None else EarlierSession(resume, store)
+        resumed_id = None if self._earlier is None else self._earlier.id
         self._deferred, ask, host = install_deferral(
             ask,
             host or HostServices(),
@@ -120,7 +120,7 @@ class Session(SessionState):
         self._models = SessionModels(
             self.box, model, small_model, base_url, header=lambda: self._resumed_header, fallback=fallback_model
         )
-        self.transcript = Transcript(self.box.workspace.session_dir if persist else None)
+        self.transcript = open_transcript(store, self.box.workspace.session_dir, self.box.id, persist=persist)
         history = initial_history(messages, resumes=resume is not None)
         if history is not None:
             self.conversation.apply(history)
@@ -174,10 +174,7 @@ class Session(SessionState):
     @property
     def pending(self) -> list[QuestionDeferred]:
         """The questions that are still to be answered, each with its `id` and `as_dict()`."""
-        conversation = self.conversation
-        if self._resume_folder is not None:  # not read yet
-            conversation = fold(records(self._resume_folder))
-        return list(conversation.pending.values()) if conversation.waiting else []
+        return self.conversation.open_questions() if self._earlier is None else self._earlier.pending()
 
     def answer(self, replies: Mapping[str, Reply], *, stream_deltas: bool = True) -> EventStream:
         """Answer pending questions by their ids and go on: await it for the last text, or iterate over it for the events.
@@ -185,14 +182,7 @@ class Session(SessionState):
         A reply is True, False, words for the model (a no), or an `Answer`. Questions of AskUser are answered with text, a list,
         or a dict by question. Questions that are not answered stay pending.
         """
-
-        async def work(loop: AgentLoop, context: tuple[str, ...], abort: Abort) -> RunEnd:
-            pending = self.conversation.pending if self.conversation.waiting else {}
-            if not pending:
-                raise SessionError("no question is waiting for an answer")
-            self._deferred.take_replies(replies, pending)
-            return await loop.resume(context, abort)
-
+        work = self._deferred.resume_with(replies, lambda: self.conversation)
         return self._runs.stream(work, stream_deltas=stream_deltas)
 
     def steer(self, prompt: Prompt) -> None:
@@ -249,9 +239,9 @@ class Session(SessionState):
 
     async def _load(self) -> None:
         """Read the transcript of the session to resume, once."""
-        if self._resume_folder is not None:
-            await self.transcript.load(self._resume_folder)
-            self._resume_folder = None
+        if self._earlier is not None:
+            await self._earlier.load(self.transcript)
+            self._earlier = None
             self._resumed_header = self.conversation.header
 
     async def _prepare(self) -> tuple[AgentLoop, tuple[str, ...]]:

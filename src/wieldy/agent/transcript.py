@@ -88,9 +88,9 @@ class Transcript:
             self.open()
         assert self._fsyncs is not None
         try:
-            line = _encode(record)
+            line = encode_record(record) + b"\n"
             if len(line) > PAYLOAD_CHARS:
-                line = _encode(payloads.extract(msgspec.to_builtins(record)))
+                line = encode_record(payloads.extract(msgspec.to_builtins(record))) + b"\n"
             _write_all(self._file, b"\n" + line if self._is_torn else line)
         except OSError as error:
             self._is_torn = True
@@ -199,11 +199,12 @@ def _lines(folder: Path) -> Iterator[bytes]:
         return
 
 
-def _encode(record: Any) -> bytes:
+def encode_record(record: Any) -> bytes:
+    """Encode a record, or one as JSON, as a line without its end."""
     try:
-        return msgspec.json.encode(record) + b"\n"
+        return msgspec.json.encode(record)
     except UnicodeEncodeError:
-        return msgspec.json.encode(clean_texts(msgspec.to_builtins(record))) + b"\n"
+        return msgspec.json.encode(clean_texts(msgspec.to_builtins(record)))
 
 
 def clean_texts(value: Any) -> Any:
@@ -334,6 +335,10 @@ class Conversation:
 
     def _forget_waiting(self) -> None:
         self.pending, self.waiting = {}, []
+
+    def open_questions(self) -> list[QuestionDeferred]:
+        """The questions that calls are waiting for."""
+        return list(self.pending.values()) if self.waiting else []
 
     def waiting_calls(self) -> list[ToolCall]:
         """The calls that have not run because they, or calls before them, wait for an answer."""
