@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from wieldy.providers.script import Script
     from wieldy.schema.fields import Param
     from wieldy.shell.policy.analysis import classify
+    from wieldy.subagents.definitions import AgentType
     from wieldy.toolbox import Toolbox
     from wieldy.turn import Turn, Wire
     from wieldy.workspace_services import HostServices
@@ -98,6 +99,7 @@ _MODULE_NAMES: dict[str, str] = {
     "providers.script": "Script",
     "schema.fields": "Param",
     "shell.policy.analysis": "classify",
+    "subagents.definitions": "AgentType",
     "toolbox": "Toolbox",
     "turn": "Turn Wire",
     "workspace_services": "HostServices",
@@ -106,6 +108,7 @@ _MODULE_OF = {name: module for module, names in _MODULE_NAMES.items() for name i
 
 __all__ = [
     "AgentEvent",
+    "AgentType",
     "Answer",
     "Anthropic",
     "AnyEvent",

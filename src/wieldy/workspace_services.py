@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from wieldy.shell.sandbox.proxy import SandboxProxy
     from wieldy.shell.sandbox.sandbox import Sandbox
     from wieldy.skills.skill import Skills
-    from wieldy.subagents.definitions import AgentTypes
+    from wieldy.subagents.definitions import AgentDefinition, AgentTypes
     from wieldy.subagents.tasks import StartSubagent, SubagentAccess, SubagentRegistry
     from wieldy.tools.todo_write import TodoList
     from wieldy.toolset.toolset import Activations, Toolset
@@ -46,7 +46,8 @@ class HostServices(Struct, frozen=True, eq=False):
     `question_handler` shows the questions of AskUser and of MCP servers. `summarizer` answers questions about web pages.
     `search_service` returns a web search that comes before those of the settings. `side_model` answers MCP sampling.
     `start_subagent` starts the agents of Agent and Architect. `on_activated` hears of tools that are sent in full from now on.
-    `mcp_relay` carries messages to the MCP servers of type `sdk`, which run inside the program.
+    `agents` are types of subagents beside those of the files. `mcp_relay` carries messages to the MCP servers of type `sdk`,
+    which run inside the program.
     """
 
     question_handler: QuestionHandler | None = None
@@ -57,6 +58,7 @@ class HostServices(Struct, frozen=True, eq=False):
     subagent_depth: int = 0
     on_activated: Callable[[tuple[str, ...]], None] | None = None
     mcp_relay: McpRelay | None = None
+    agents: tuple[AgentDefinition, ...] = ()
 
 
 class _Service(Generic[T]):
@@ -264,7 +266,7 @@ class WorkspaceServices:
     def agent_types(self) -> AgentTypes:
         from wieldy.subagents.definitions import AgentTypes
 
-        return AgentTypes(self._workspace)
+        return AgentTypes(self._workspace, self._host.agents)
 
     @shared
     def subagent_registry(self) -> SubagentRegistry:

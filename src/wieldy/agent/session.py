@@ -11,10 +11,10 @@ from wieldy.agent.event_stream import EventStream, final_text
 from wieldy.agent.loop import AgentLoop, RequestOptions, RunLimits
 from wieldy.agent.models import SessionModels
 from wieldy.agent.prompts import Prompt, initial_history
-from wieldy.agent.records import ApprovalRequested, ModelChanged, QuestionDeferred, SessionHeader
+from wieldy.agent.records import ApprovalRequested, ModelChanged, SessionHeader
 from wieldy.agent.rewind import Rewind
 from wieldy.agent.runs import SessionRuns
-from wieldy.agent.session_setup import SessionSetup, session_host
+from wieldy.agent.session_setup import SessionSetup, report_text, session_host, with_agents
 from wieldy.agent.session_state import SessionState
 from wieldy.agent.store import require_new
 from wieldy.agent.system_prompt import ROLE, instruction_scope
@@ -30,6 +30,7 @@ from wieldy.workspace_services import HostServices
 
 if TYPE_CHECKING:
     from wieldy.hooks.config import Hook
+    from wieldy.subagents.definitions import AgentType
 
 T = TypeVar("T")
 
@@ -62,6 +63,7 @@ class Session(SessionState):
         load_settings: bool | Collection[str] | None = None,
         builtins: bool | Collection[str] = True,
         hooks: Sequence[Hook] = (),
+        agents: Sequence[AgentType] = (),
         servers: bool | Collection[str] = True,
         small_model: str | Provider | None = None,
         fallback_model: str | Provider | None = None,
@@ -88,9 +90,10 @@ class Session(SessionState):
         require_count("thinking_budget", thinking_budget, least=0)
         self._earlier = None if resume is None else EarlierSession(resume, store)
         resumed_id = None if self._earlier is None else self._earlier.id
+        tools = tuple(tools)
         self._deferred, ask, host = install_deferral(
             ask,
-            host or HostServices(),
+            with_agents(host or HostServices(), agents, builtins, tools),
             resumes=resume is not None,
             record=lambda one: self.transcript.append(one),  # noqa: PLW0108 - made below
         )
@@ -140,6 +143,7 @@ class Session(SessionState):
             history=history,
         )
         self._loop: AgentLoop | None = None
+        self._start_context: tuple[str, ...] = ()
 
     def set_model(self, model: str | Provider | None) -> None:
         """Use another model from the next request on; None is the configured one. Raises `SessionError`."""
@@ -171,11 +175,6 @@ class Session(SessionState):
         text = final_text(await self._runs.finish(send_prompt(prompt, returns)))
         return text if returns is None else self._runs.last_value
 
-    @property
-    def pending(self) -> list[QuestionDeferred]:
-        """The questions that are still to be answered, each with its `id` and `as_dict()`."""
-        return self.conversation.open_questions() if self._earlier is None else self._earlier.pending()
-
     def answer(self, replies: Mapping[str, Reply], *, stream_deltas: bool = True) -> EventStream:
         """Answer pending questions by their ids and go on: await it for the last text, or iterate over it for the events.
 
@@ -185,21 +184,20 @@ class Session(SessionState):
         work = self._deferred.resume_with(replies, lambda: self.conversation)
         return self._runs.stream(work, stream_deltas=stream_deltas)
 
+    async def delegate(self, agent_type: str, prompt: str) -> str:
+        """Have a subagent do a task beside the conversation; returns its report. Raises `SessionError` where it fails."""
+        self._runs.require_open()
+        self._start_context += (await self._prepare())[1]
+        result = await self.box.call("Agent", {"agent_type": agent_type, "prompt": prompt})
+        await self.transcript.flush()
+        return report_text(result)
+
     def steer(self, prompt: Prompt) -> None:
         """Say something while the model works: it hears it with its next request, instead of ending if it has no more calls.
 
         Raises `SessionError` where nothing runs.
         """
         self._runs.steer(prompt)
-
-    @property
-    def mode(self) -> str:
-        """The permission mode. Setting it counts from the next call on; an unknown or disabled one raises `ValueError`."""
-        return self.box.mode
-
-    @mode.setter
-    def mode(self, name: str) -> None:
-        self.box.mode = name
 
     async def compact(self, instructions: str = "") -> None:
         """Replace the conversation by a summary. Raises `SessionError` or `ProviderFailure`."""
@@ -245,10 +243,11 @@ class Session(SessionState):
             self._resumed_header = self.conversation.header
 
     async def _prepare(self) -> tuple[AgentLoop, tuple[str, ...]]:
-        """Return the loop; the first time, with what start hooks add to the context."""
+        """Return the loop, and what start hooks have added to the context that no prompt has carried yet."""
         await self._load()
+        context, self._start_context = self._start_context, ()
         if self._loop is not None:
-            return self._loop, ()
+            return self._loop, context
         loop = self._loop = await self._setup.make_loop()
         source = "resume" if self.conversation.turns else "startup"
         return loop, await loop.hooks.on_start(source, self.provider.model)

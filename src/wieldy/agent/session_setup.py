@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -15,8 +15,9 @@ from wieldy.agent.records import VERSION, HistoryReplaced, ModelChanged, Session
 from wieldy.agent.session_hooks import SessionHooks
 from wieldy.agent.side_requests import SideRequests
 from wieldy.agent.transcript import Transcript
-from wieldy.core.errors import ToolFailure
-from wieldy.core.tool import Options, ToolContext
+from wieldy.core.errors import SessionError, ToolFailure
+from wieldy.core.outcome import ToolResult
+from wieldy.core.tool import Options, Tool, ToolContext
 from wieldy.toolbox import Toolbox
 from wieldy.workspace_services import HostServices
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from wieldy.agent.subagents import SubagentStarter
     from wieldy.core.messages import Message
     from wieldy.core.provider import Completion
+    from wieldy.subagents.definitions import AgentType
     from wieldy.subagents.tasks import SubagentHandle, SubagentTask
     from wieldy.web.search import SearchService
 
@@ -54,6 +56,29 @@ def session_host(host: HostServices, setup: Callable[[], SessionSetup]) -> HostS
         start_subagent=start_subagent,
         on_activated=on_activated,
     )
+
+
+def with_agents(
+    host: HostServices, agents: Sequence[AgentType], builtins: bool | Collection[str], tools: Iterable[Tool]
+) -> HostServices:
+    """The host with the agents of a program. Raises `ValueError` or `TypeError` for one that cannot be used."""
+    if not agents:
+        return host
+    from wieldy.subagents.definitions import AgentType
+    from wieldy.tools import builtin_loaders
+
+    known = (*builtin_loaders(builtins), *(tool.name for tool in tools))
+    for agent in agents:
+        if not isinstance(agent, AgentType):
+            raise TypeError(f"{agent!r} is no agent: make it with AgentType(name, prompt)")
+    return replace(host, agents=(*host.agents, *(agent.definition(known) for agent in agents)))
+
+
+def report_text(result: ToolResult) -> str:
+    """The report of a subagent. Raises `SessionError` for one that failed or could not be started."""
+    if result.is_error:
+        raise SessionError(" ".join(result.text.split()))
+    return str(result.data["result"]) if isinstance(result.data, Mapping) else result.text
 
 
 class SessionSetup:

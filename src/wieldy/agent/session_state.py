@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from wieldy.agent.loop import AgentLoop
 from wieldy.agent.models import SessionModels
+from wieldy.agent.records import QuestionDeferred
 from wieldy.agent.runs import SessionRuns
 from wieldy.agent.session_setup import SessionSetup
 from wieldy.agent.transcript import Conversation, Transcript
+from wieldy.agent.transcript_store import EarlierSession
 from wieldy.core.provider import Provider, ToolSpec
 from wieldy.toolbox import Toolbox
 
@@ -25,6 +27,7 @@ class SessionState:
     _setup: SessionSetup
     _runs: SessionRuns
     _loop: AgentLoop | None
+    _earlier: EarlierSession | None
 
     @property
     def id(self) -> str:
@@ -78,3 +81,17 @@ class SessionState:
     def system_prompt(self) -> tuple[str, ...]:
         """The parts of the system prompt, once the session is ready."""
         return self._setup.prefix.system
+
+    @property
+    def pending(self) -> list[QuestionDeferred]:
+        """The questions that are still to be answered, each with its `id` and `as_dict()`."""
+        return self.conversation.open_questions() if self._earlier is None else self._earlier.pending()
+
+    @property
+    def mode(self) -> str:
+        """The permission mode. Setting it counts from the next call on; an unknown or disabled one raises `ValueError`."""
+        return self.box.mode
+
+    @mode.setter
+    def mode(self, name: str) -> None:
+        self.box.mode = name

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from wieldy.core.option_checks import require_count
 from wieldy.core.state_dirs import config_home
-from wieldy.core.tool_names import RENAMED_TOOLS
+from wieldy.core.tool_names import RENAMED_TOOLS, suggest_name
 from wieldy.skills.discovery import MarkdownCatalog, format_listing
 from wieldy.skills.frontmatter import FrontMatterError, parse_markdown, parse_names
 
-Origin: TypeAlias = Literal["built-in", "user", "project"]
+if TYPE_CHECKING:
+    from wieldy.core.workspace import Workspace
+
+Origin: TypeAlias = Literal["built-in", "code", "user", "project"]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 MODES = frozenset({"default", "manual", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"})
@@ -50,6 +54,50 @@ class AgentDefinition(Struct, frozen=True):
     def reads_only(self) -> bool:
         """Whether it cannot change anything."""
         return self.mode == "plan" or (self.tools is not None and READ_ONLY_TOOLS.issuperset(self.tools))
+
+
+class AgentType(Struct, frozen=True):
+    """A type of subagent that a program defines: `Session(agents=[AgentType("reviewer", "Review the change …")])`.
+
+    `prompt` is what the agent is told; `description` says when to use it, by default the first line of the prompt. `tools` are
+    names or patterns, None for all that the session has. `mode` can only make it stricter than the session.
+    """
+
+    name: str
+    prompt: str
+    description: str = ""
+    tools: Sequence[str] | None = None
+    disallowed_tools: Sequence[str] = ()
+    model: str | None = None
+    mode: str | None = None
+    max_turns: int | None = None
+
+    def definition(self, known_tools: Collection[str]) -> AgentDefinition:
+        """Its definition. Raises `ValueError` for one that cannot be used; `known_tools` are those of the session."""
+        if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
+            raise ValueError(f"{self.name!r} is no name for an agent: use up to 64 letters, digits and dashes")
+        if not isinstance(self.prompt, str) or not self.prompt.strip():
+            raise ValueError(f"the agent {self.name} has no prompt: say what it is to do")
+        if self.mode is not None and self.mode not in MODES:
+            raise ValueError(f"the agent {self.name} has no mode {self.mode!r}{suggest_name(str(self.mode), MODES)}")
+        require_count("max_turns", self.max_turns)
+        for names in (self.tools or (), self.disallowed_tools):
+            if isinstance(names, str):
+                raise ValueError(f"the tools of the agent {self.name} are a list of names, not {names!r}")
+            for name in names:
+                if "*" not in name and not name.startswith("mcp__") and name not in known_tools:
+                    raise ValueError(f"the agent {self.name} has no tool {name!r}{suggest_name(name, known_tools)}")
+        return AgentDefinition(
+            self.name,
+            " ".join((self.description or self.prompt.strip().splitlines()[0]).split()),
+            f"{self.prompt.strip()}\n\n{_REPORT_PROMPT}",
+            "code",
+            tools=None if self.tools is None else tuple(self.tools),
+            disallowed_tools=tuple(self.disallowed_tools),
+            model=self.model,
+            mode=None if self.mode == "auto" else self.mode,
+            max_turns=self.max_turns,
+        )
 
 
 def parse_definition(text: str, path: str, origin: Origin) -> AgentDefinition:
@@ -162,11 +210,23 @@ MAX_LISTING_CHARS = 4_000
 
 
 class AgentTypes(MarkdownCatalog[AgentDefinition]):
-    """A workspace service: the definitions by name. The project's win over the user's, and both over the built-in ones."""
+    """A workspace service: the definitions by name.
+
+    Those `given` in code win over the project's, these over the user's, and all over the built-in ones.
+    """
 
     what = "agent"
     project_folders = (".wieldy/agents", ".claude/agents")
     project_wins = True
+
+    def __init__(self, workspace: Workspace, given: Sequence[AgentDefinition] = ()) -> None:
+        self._given = {definition.name: definition for definition in given}
+        super().__init__(workspace)
+
+    def refresh(self) -> dict[str, AgentDefinition]:
+        super().refresh()
+        self.definitions.update(self._given)
+        return self.definitions
 
     @property
     def user_folders(self) -> tuple[Path, ...]:
@@ -180,7 +240,7 @@ class AgentTypes(MarkdownCatalog[AgentDefinition]):
         return parse_definition(text, path, origin)
 
     def _built_in(self) -> dict[str, AgentDefinition]:
-        return dict(BUILT_IN)
+        return {**BUILT_IN, **self._given}
 
     def listing(self) -> str:
         """All definitions, a line each."""
