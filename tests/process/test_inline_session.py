@@ -30,7 +30,7 @@ def inline(project: Path, environment: dict[str, str], tmp_path: Path) -> Iterat
         argv = ("--model", f"script:{tmp_path / 'script.json'}", *argv)
         terminal = InlineTerminal(list(argv), project, {**environment, **(env or {})}, columns, lines)
         opened.append(terminal)
-        terminal.wait_for("· script.json")
+        terminal.wait_for("· script")
         return terminal
 
     yield start
@@ -311,3 +311,93 @@ def test_a_resumed_session_shows_its_conversation(inline: Opener) -> None:
     rows = again.history()
     for expected in ("› my question", "✓ Bash echo from the tool", "  from the tool", "Some answer."):
         assert expected in rows
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(40, 10), (300, 80), (20, 5)])
+def test_any_size_shows_the_question_and_leaves_no_rubbish(
+    inline: Opener, project: Path, columns: int, lines: int
+) -> None:
+    command = "touch made && " + " && ".join(f"echo part {number}" for number in range(30))
+    terminal = inline(
+        turns=[[{"text": "Some words. " * 30}, {"call": "Bash", "input": {"command": command}}], [{"text": "Over."}]],
+        columns=columns,
+        lines=lines,
+    )
+    terminal.send("make it")
+    terminal.wait_for("Run this")
+    terminal.answer("1")
+    terminal.wait_for("Over.")
+    terminal.wait_until_gone("Run this")
+    assert (project / "made").exists()
+    assert not any("Run this" in row or "PgDn" in row for row in terminal.history())
+
+
+def test_without_colors_nothing_is_styled(inline: Opener) -> None:
+    terminal = inline(turns=[[{"text": "Some **bold** text."}]], env={"NO_COLOR": "1"})
+    terminal.send("go")
+    terminal.wait_for("Some bold text.")
+    assert b"m" not in {
+        part[-1:] for part in terminal.output.split(b"\x1b[")[1:] if part[:1].isdigit() and len(part) < 5
+    }
+    assert b"\x1b[1m" not in terminal.output
+
+
+def test_the_event_loop_has_nothing_to_complain_about(inline: Opener) -> None:
+    turns = [[TOUCH], [{"text": "Over."}], [{"call": "Bash", "input": {"command": "sleep 300"}}]]
+    terminal = inline(turns=turns, env={"PYTHONASYNCIODEBUG": "1", "PYTHONWARNINGS": "default"})
+    terminal.send("make it")
+    terminal.wait_for("Run this command?")
+    terminal.answer("1")
+    terminal.wait_for("Over.")
+    terminal.wait_until_gone("Esc stops")
+    terminal.send("again")
+    terminal.wait_for("● Bash sleep 300")
+    terminal.press("\x1b")
+    terminal.wait_for("■ interrupted")
+    terminal.press("\x04")
+    assert terminal.wait_for_exit() == 0
+    for complaint in (b"never awaited", b"destroyed", b"never retrieved", b"ResourceWarning", b"Traceback"):
+        assert complaint not in terminal.output
+
+
+def test_the_last_result_is_shown_whole_in_the_pager(inline: Opener, tmp_path: Path) -> None:
+    pager = tmp_path / "pager"
+    pager.write_text(f"#!/bin/sh\ncat > {tmp_path}/paged\n")
+    pager.chmod(0o755)
+    turns = [[{"call": "Bash", "input": {"command": "seq 100"}}], [{"text": "Over."}]]
+    terminal = inline(turns=turns, env={"PAGER": str(pager)})
+    terminal.send("count")
+    terminal.wait_for("Over.")
+    terminal.wait_until_gone("Esc stops")
+    terminal.press("\x0f")
+    terminal.read(1.5)
+    assert "\n77\n" in (tmp_path / "paged").read_text()
+    terminal.type("still here")
+    terminal.wait_for("› still here")
+
+
+def test_the_draft_can_be_written_in_the_editor(inline: Opener, tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nprintf 'from the editor' >> \"$1\"\n")
+    editor.chmod(0o755)
+    terminal = inline(env={"EDITOR": str(editor), "VISUAL": str(editor)})
+    terminal.type("draft ")
+    terminal.press("\x07")
+    terminal.wait_for("draft from the editor")
+
+
+def test_earlier_prompts_are_found_again(inline: Opener) -> None:
+    terminal = inline(turns=[[{"text": "One."}], [{"text": "Two."}]])
+    terminal.send("the first prompt")
+    terminal.wait_for("One.")
+    terminal.wait_until_gone("Esc stops")
+    terminal.press("\x1b[A")
+    terminal.read(0.5)
+    assert "› the first prompt" in terminal.rows()[-3:]
+    terminal.press("\x03")
+    terminal.press("\x12")
+    terminal.type("first")
+    terminal.wait_for("history search: first")
+    terminal.press("\r")
+    terminal.read(0.5)
+    assert "› the first prompt" in terminal.rows()[-3:]

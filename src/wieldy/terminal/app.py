@@ -156,7 +156,7 @@ class InlineSession:
             loop.add_signal_handler(number, self._end, code)
         try:
             async with self._chat:
-                await self._app.run_async(pre_run=self._box.buffer.load_history_if_not_yet_loaded)
+                await self._app.run_async()
         except EOFError:
             self._exit_code = 129  # the terminal is gone
         finally:
@@ -226,6 +226,7 @@ class InlineSession:
         if now < self._settled_at:
             self.refresh()
             return
+        self._box.buffer.load_history_if_not_yet_loaded()  # each time the box was emptied
         size = self._output.get_size()
         finished = self._finished_rows(size.columns)
         live, caret = self._live_rows(size.columns, size.rows, now)
@@ -258,34 +259,34 @@ class InlineSession:
 
     def _live_rows(self, columns: int, lines: int, now: float) -> tuple[list[Row], Caret]:
         """Everything below the finished text: what runs, the queue, the question or the box, the status."""
-        most = max(lines - 2, 4)
-        below = self._below_rows(columns, now)
-        inquiry = self._inquiries[0] if self._inquiries else None
+        most = max(lines - 1, 2)
         draft = not self._box.is_empty
-        box_rows, caret = self._box.rows(columns, max(most // 3, 1), placeholder="" if inquiry else self._placeholder())
+        inquiry = self._inquiries[0] if self._inquiries else None
+        shows_box = inquiry is None or draft or inquiry.entering_words
+        below = self._below_rows(columns, now) if most > 10 or inquiry is None else []
+        box: list[Row] = []
+        caret = Caret(0, 0)
+        if shows_box:
+            placeholder = "" if inquiry else self._placeholder()
+            box, caret = self._box.rows(columns, max(most // 3, 1), placeholder=placeholder)
+        below = below[-max(most - len(box), 0) :] if most > len(box) else []
         question: list[Row] = []
+        room = most - len(below) - len(box)
         if inquiry is not None:
             inquiry.waiting = len(self._inquiries) - 1 + self._waiting_calls()
             focused = inquiry.has_focus(now, draft=draft)
-            room = most - len(below) - (len(box_rows) + 1 if draft or inquiry.entering_words else 0) - 1
-            question = inquiry.rows(columns, room, focused=focused, draft=draft and not inquiry.entering_words)
-            if not draft and not inquiry.entering_words:
-                box_rows, caret = [], Caret(len(question) - 1, 0)
-        queue = self._queue_rows(columns)
-        rest = len(question) + len(queue) + len(box_rows) + len(below) + 1
-        running = self._view.live_rows(columns, time.time(), max(most - rest, 1)) if most - rest > 0 else []
-        running = fit_narrow(running, max(most - rest, 1))
-        if running and running[0] and self._view.needs_gap:
+            gaps = 1 + bool(box) if room > 12 else 0
+            question = inquiry.rows(columns, room - gaps, focused=focused, draft=draft and not inquiry.entering_words)
+            question += [()] if box and gaps else []
+        room -= len(question)
+        queue = self._queue_rows(columns)[: max(room - 1, 0)]
+        room -= len(queue) + 1
+        running = fit_narrow(self._view.live_rows(columns, time.time(), room), room) if room > 0 else []
+        if running and running[0] and len(running) < room and self._view.needs_gap:
             running = [(), *running]
-        above: list[Row] = [*running, *queue]
-        gap: list[Row] = [()]
-        if inquiry is not None and box_rows:
-            question.append(())
-        if box_rows:
-            caret = Caret(len(above) + len(gap) + len(question) + caret.row, min(caret.column, columns - 1))
-        else:
-            caret = Caret(len(above) + len(gap) + len(question) - 1, 0)
-        return [*above, *gap, *question, *box_rows, *below], caret
+        above: list[Row] = [*running, *queue, *([()] if room >= 0 else []), *question]
+        caret = Caret(len(above) + caret.row, min(caret.column, columns - 1)) if box else Caret(len(above) - 1, 0)
+        return [*above, *box, *below], caret
 
     def _below_rows(self, columns: int, now: float) -> list[Row]:
         rows = self._box.menu_rows(columns)

@@ -133,46 +133,69 @@ class Inquiry:
     # Drawing
 
     def rows(self, width: int, most: int, *, focused: bool, draft: bool) -> list[Row]:
-        """Lay out the question in at most `most` rows. The body can be scrolled, the answers are always there."""
+        """Lay out the question in at most `most` rows: its body can be scrolled, the selected answer is always there."""
         room = max(width - 1, 20)
         more = f"  {self.waiting} more waiting" if self.waiting else ""
-        head = wrap_spans(
-            [TextSpan(self.title, "bold"), TextSpan(more, "dim")],
-            room,
-            first=(TextSpan("? ", "yellow bold"),),
-            rest=(TextSpan("  "),),
-        )
-        answers = self._choice_rows(room, focused=focused)
-        hint = self._hint(focused=focused, draft=draft)
+        title = [TextSpan(self.title, "bold"), TextSpan(more, "dim")]
+        head = wrap_spans(title, room, first=(TextSpan("? ", "yellow bold"),), rest=(TextSpan("  "),))
         body = [row for line in self.body for row in _body_rows(line, room)]
-        space = max(most - len(head) - len(answers) - 3, 1)
-        self._body_rows, self._shown_rows = len(body), min(len(body), space)
-        if len(body) > space:
-            self._shown_rows = max(space - 1, 1)
-            self.scroll_by(0)
-            hidden = len(body) - self.scroll - self._shown_rows
-            body = body[self.scroll : self.scroll + self._shown_rows]
-            note = f"  … {self.scroll} rows above, {hidden} below: PgUp PgDn"
-            body.append((TextSpan(note, "yellow"),))
-        return [*head, *body, (), *answers, clip_row((TextSpan(f"  {hint}", "dim"),), room)]
-
-    def _choice_rows(self, width: int, *, focused: bool) -> list[Row]:
-        rows: list[Row] = []
-        for number, choice in enumerate(self.choices):
-            current = number == self.selected
-            pointer = TextSpan("› " if current else "  ", "cyan bold" if focused else "dim")
-            box = f"{'☑' if number in self.marked else '☐'} " if self.several and not choice.wants_words else ""
-            spans = [
-                TextSpan(f"{number + 1}  {box}", "dim"),
-                TextSpan(choice.label, "bold" if current and focused else ""),
+        answers = [self._choice_rows(number, room, focused=focused) for number in range(len(self.choices))]
+        hint = TextSpan(f"  {self._hint(focused=focused, draft=draft)}", "dim")
+        frame: tuple[list[Row], list[Row]] = ([()], [clip_row((hint,), room)])
+        if len(head) + min(len(body), 3) + sum(map(len, answers)) + 2 > most:  # a small screen
+            head, frame = head[:1], ([], [])
+            answers = [
+                rows if number == self.selected else [clip_row(merge_rows(rows), room)]
+                for number, rows in enumerate(answers)
             ]
-            if choice.rule:
-                spans += [TextSpan(" "), TextSpan(choice.rule, "cyan")]
-            if choice.has_scope:
-                spans.append(TextSpan(f"  {self.scopes[self.scope][1]}", "dim"))
-                spans += [TextSpan(" ◂ ▸", "dim")] if current and focused else []
-            rows += wrap_spans(spans, width, first=(pointer,), rest=(TextSpan("     "),))
-        return rows
+        space = most - len(head) - min(len(body), 2) - len(frame[0]) - len(frame[1])
+        shown = self._window(answers, max(space, 1))
+        body = self._scrolled(
+            body, max(most - len(head) - len(shown) - len(frame[0]) - len(frame[1]), 1 if body else 0)
+        )
+        return [*head, *body, *frame[0], *shown, *frame[1]][: max(most, 2)]
+
+    def _window(self, answers: Sequence[list[Row]], most: int) -> list[Row]:
+        """The answers around the selected one, as many as fit."""
+        start = end = self.selected
+        used = len(answers[start])
+        while True:
+            if end + 1 < len(answers) and used + len(answers[end + 1]) <= most:
+                end += 1
+                used += len(answers[end])
+            elif start > 0 and used + len(answers[start - 1]) <= most:
+                start -= 1
+                used += len(answers[start])
+            else:
+                break
+        return [row for rows in answers[start : end + 1] for row in rows][:most]
+
+    def _scrolled(self, body: list[Row], space: int) -> list[Row]:
+        """The part of the body that fits, and how much there is above and below it."""
+        self._body_rows, self._shown_rows = len(body), min(len(body), space)
+        if len(body) <= space:
+            return body
+        self._shown_rows = max(space - 1, 1)
+        self.scroll_by(0)
+        shown = body[self.scroll : self.scroll + self._shown_rows]
+        if space < 2:
+            return shown
+        below = len(body) - self.scroll - self._shown_rows
+        return [*shown, (TextSpan(f"  … {self.scroll} rows above, {below} below: PgUp PgDn", "yellow"),)]
+
+    def _choice_rows(self, number: int, width: int, *, focused: bool) -> list[Row]:
+        choice = self.choices[number]
+        current = number == self.selected
+        pointer = TextSpan("› " if current else "  ", "cyan bold" if focused else "dim")
+        box = f"{'☑' if number in self.marked else '☐'} " if self.several and not choice.wants_words else ""
+        label = TextSpan(choice.label, "bold" if current and focused else "")
+        spans = [TextSpan(f"{number + 1}  {box}", "dim"), label]
+        if choice.rule:
+            spans += [TextSpan(" "), TextSpan(choice.rule, "cyan")]
+        if choice.has_scope:
+            spans.append(TextSpan(f"  {self.scopes[self.scope][1]}", "dim"))
+            spans += [TextSpan(" ◂ ▸", "dim")] if current and focused else []
+        return wrap_spans(spans, width, first=(pointer,), rest=(TextSpan("     "),))
 
     def _hint(self, *, focused: bool, draft: bool) -> str:
         if self.entering_words:
@@ -181,6 +204,12 @@ class Inquiry:
             return "Tab to answer · your draft is kept" if draft else "…"
         several = "Space marks · " if self.several else ""
         return f"{several}↑↓ or a number · Enter · Esc says no and stops"
+
+
+def merge_rows(rows: Sequence[Row]) -> Row:
+    """Put wrapped rows back into one."""
+    first, *rest = rows
+    return (*first, *(span for row in rest for span in (TextSpan(" "), *row[1:])))
 
 
 def _body_rows(line: Sequence[TextSpan], width: int) -> list[Row]:

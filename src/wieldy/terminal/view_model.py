@@ -215,7 +215,8 @@ class ViewModel:
 
     def _end_call(self, call: Call, event: ToolEnded) -> None:
         self._end_text(event.at)
-        call.result, call.seconds = event.result, event.seconds
+        ran = call.state == "running"
+        call.result, call.seconds = event.result, max(event.at - call.started, 0.0) if ran else 0.0
         call.state = _end_state(event)
         self.calls.pop(call.id, None)
         self._owned_calls.discard(call.id)
@@ -311,8 +312,9 @@ class ViewModel:
         tail = self._markdown.tail
         if tail is not None:
             live += _tail_rows(tail, width)
+        progress = MAX_PROGRESS_ROWS if len(self.calls) < 3 else 1 if len(self.calls) < 5 else 0
         for call in list(self.calls.values())[:MAX_LIVE_CALLS]:
-            live += self._live_call_rows(call, room, now)
+            live += self._live_call_rows(call, room, now, progress)
         if len(self.calls) > MAX_LIVE_CALLS:
             live.append((TextSpan(f"… {len(self.calls) - MAX_LIVE_CALLS} more calls", "dim"),))
         if self.running and self.activity is not None and not self.calls:
@@ -326,7 +328,7 @@ class ViewModel:
             live = [(TextSpan(f"… {hidden} lines above", "dim"),), *live[hidden:]]
         return live
 
-    def _live_call_rows(self, call: Call, width: int, now: float) -> list[Row]:
+    def _live_call_rows(self, call: Call, width: int, now: float, progress: int) -> list[Row]:
         seconds = now - call.started
         elapsed = format_seconds(seconds) if call.state == "running" and seconds >= 1 else ""
         live = [call_row(self.format.label(call.name), self.format.subject(call), call.state, elapsed, width)]
@@ -334,14 +336,11 @@ class ViewModel:
             for lane in call.lanes.values():
                 text = f"↳ {lane.agent_type} · {plural(lane.calls, 'call')} · {'done' if lane.ended else lane.activity}"
                 live.append(clip_row((TextSpan(INDENT), TextSpan(to_line(text), "dim")), width))
-        elif call.progress and call.state == "running":
+        elif call.progress and call.state == "running" and progress:
             lines = [line for line in call.progress[-4_000:].split("\n") if line.strip()]
             if call.name == "Bash":
                 lines = lines[1:] if len(lines) > 1 else []  # the first says how long and how much
-            live += [
-                clip_row((TextSpan(INDENT), TextSpan(to_line(line), "dim")), width)
-                for line in lines[-MAX_PROGRESS_ROWS:]
-            ]
+            live += [clip_row((TextSpan(INDENT), TextSpan(to_line(line), "dim")), width) for line in lines[-progress:]]
         return live
 
     def _live_task_rows(self, width: int) -> list[Row]:

@@ -78,7 +78,8 @@ def result(call_id: str, name: str, outcome: Any, text: str = "", data: Any = No
 
 def done(call_id: str, name: str, text: str, data: Any = None, seconds: float = 0.1) -> ToolSucceeded:
     outcome = Done((Text(text),), data)
-    return ToolSucceeded(call_id=call_id, name=name, result=result(call_id, name, outcome, text, data), seconds=seconds)
+    ended = result(call_id, name, outcome, text, data)
+    return ToolSucceeded(at=1009.0, call_id=call_id, name=name, result=ended, seconds=seconds)
 
 
 def a_run() -> list[Event]:
@@ -91,9 +92,9 @@ def a_run() -> list[Event]:
         ModelBlockDelta(at=at + 4, index=0),
         *(ModelTextDelta(at=at + 4, text=piece, index=1) for piece in pieces),
         ToolInputDelta(at=at + 5, call_id="1", name="Read", piece='{"file_path": "/project/src/app.py"}', index=2),
-        ToolStarted(at=at + 5, call_id="1", name="Read", input={"file_path": "/project/src/app.py"}),
+        ToolStarted(at=at + 9, call_id="1", name="Read", input={"file_path": "/project/src/app.py"}),
         done("1", "Read", "1\ta\n2\tb", {"file": {"numLines": 2, "totalLines": 2}}),
-        ToolStarted(at=at + 5, call_id="2", name="Grep", input={"pattern": "total", "path": "/project/src"}),
+        ToolStarted(at=at + 9, call_id="2", name="Grep", input={"pattern": "total", "path": "/project/src"}),
         done("2", "Grep", "src/app.py\n[Found in 1 file]", {"numFiles": 1}),
         Notice(text="1 of 3 tasks done; now: Fixing the total", data={"todos": TODOS}),
         ToolRequested(at=at + 6, call_id="3", name="Edit"),
@@ -105,6 +106,7 @@ def a_run() -> list[Event]:
         done("3", "Edit", "Changed", PATCH),
         ToolStarted(at=at + 9, call_id="4", name="Bash", input={"command": "pytest -q tests/test_app.py"}),
         ToolFailed(
+            at=at + 21,
             call_id="4",
             name="Bash",
             result=result(
@@ -342,8 +344,8 @@ def test_a_running_call_shows_how_long_and_its_last_lines() -> None:
 def test_results_of_parallel_calls_come_with_their_call() -> None:
     view = played(
         [
-            ToolStarted(call_id="1", name="Bash", input={"command": "slow"}),
-            ToolStarted(call_id="2", name="Bash", input={"command": "quick"}),
+            ToolStarted(at=1009.0, call_id="1", name="Bash", input={"command": "slow"}),
+            ToolStarted(at=1009.0, call_id="2", name="Bash", input={"command": "quick"}),
             done("2", "Bash", "from quick", {"output": "from quick"}),
             done("1", "Bash", "from slow", {"output": "from slow"}),
         ]
