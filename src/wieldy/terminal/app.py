@@ -31,6 +31,7 @@ from prompt_toolkit.styles import DummyStyle
 
 from wieldy.console import Fragment, write
 from wieldy.core.decision import Answer, Question
+from wieldy.core.logs import log
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.terminal.blocks import INDENT, Block, separated_rows
 from wieldy.terminal.chat import Chat
@@ -86,24 +87,23 @@ class SizeOutput(DummyOutput):
 class FrameRenderer(Renderer):
     """Draws with our screen what prompt_toolkit would lay out in windows."""
 
-    def __init__(self, output: Output, screen: Screen, draw: Callable[[], None]) -> None:
+    def __init__(self, output: Output, screen: Screen, draw: Callable[[bool], None]) -> None:
         self._draw = draw
         self._screen = screen
         super().__init__(DummyStyle(), output)
 
     def render(self, app: Application[Any], layout: Layout, is_done: bool = False) -> None:
-        if is_done:
-            self._screen.erase()
-        else:
-            self._draw()
+        self._draw(is_done)
 
     def erase(self, leave_alternate_screen: bool = True) -> None:
+        """Make room for another program, such as the pager or the shell."""
         self._screen.erase()
+        self._screen.close()
 
     def clear(self) -> None:
         """Ctrl-L: nothing is cleared, the live rows are drawn again."""
         self._screen.erase()
-        self._draw()
+        self._draw(False)
 
     def reset(self, _scroll: bool = False, leave_alternate_screen: bool = True) -> None:
         super().reset(leave_alternate_screen=leave_alternate_screen)
@@ -146,6 +146,7 @@ class InlineSession:
         self._leave_until = 0.0
         self._escape_at = 0.0
         self._exit_code = 0
+        self._failed_to_draw = False
         self._app = self._create_application()
 
     async def run(self) -> int:
@@ -154,12 +155,14 @@ class InlineSession:
         ends = {signal.SIGTERM: 143, signal.SIGHUP: 129}
         for number, code in ends.items():
             loop.add_signal_handler(number, self._end, code)
+        loop.set_exception_handler(self._on_error)
         try:
             async with self._chat:
-                await self._app.run_async()
+                await self._app.run_async(set_exception_handler=False)
         except EOFError:
             self._exit_code = 129  # the terminal is gone
         finally:
+            loop.set_exception_handler(None)
             for number in ends:
                 loop.remove_signal_handler(number)
             if self._clock is not None:
@@ -221,17 +224,24 @@ class InlineSession:
             self._frame_timer = None
         self.refresh()
 
-    def _draw(self) -> None:
+    def _draw(self, is_done: bool) -> None:
+        """Draw a frame; the last one leaves the finished text alone."""
         now = time.monotonic()
+        if is_done:
+            columns = self._output.get_size().columns
+            self._screen.draw(self._finished_rows(columns), [], Caret(0, 0), columns)
+            return
         if now < self._settled_at:
             self.refresh()
             return
+        self._failed_to_draw = True  # until it is drawn
         self._box.buffer.load_history_if_not_yet_loaded()  # each time the box was emptied
         size = self._output.get_size()
         finished = self._finished_rows(size.columns)
         live, caret = self._live_rows(size.columns, size.rows, now)
         self._screen.draw(finished, live, caret, size.columns)
         self._last_frame = now
+        self._failed_to_draw = False
         if self._inquiries:
             inquiry = self._inquiries[0]
             inquiry.on_shown(now)
@@ -517,6 +527,15 @@ class InlineSession:
             return
         title = f"{self._view.format.label(call.name)} {self._view.format.subject(call)}"
         self._app.create_background_task(self.page(f"{title}\n\n{call.result.text}\n"))
+
+    def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Say that something went wrong where nobody waits for it. A frame that cannot be drawn ends the session."""
+        error = context.get("exception")
+        log.error("%s", context.get("message"), exc_info=error)
+        if self._failed_to_draw and self._app.is_running and not self._app.is_done:
+            self._app.exit(exception=error or RuntimeError(str(context.get("message"))))
+        elif error is not None:
+            self._chat.say(f"internal error: {type(error).__name__}: {error}", "red")
 
     def _end(self, code: int) -> None:
         self._exit_code = code

@@ -189,7 +189,7 @@ class Chat:
         self.surface.refresh()
         async for _ in self.session.run(content, stream_deltas=False):
             pass  # the subscription shows them
-        await asyncio.wait_for(self._run_ended.wait(), 5)
+        await self._run_ended.wait()
 
     def tell_model(self, text: str) -> None:
         """Tell the model something with the next prompt."""
