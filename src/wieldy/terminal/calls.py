@@ -134,7 +134,7 @@ class CallFormatter:
         if name == "TodoWrite":
             return ""
         if name == "AskUser":
-            return to_line(" ".join(str(q.get("question", "")) for q in _mappings(fields.get("questions"))))
+            return plural(len(_mappings(fields.get("questions"))), "question")
         if tool is not None and fields and _has_own_show_use(tool) and name not in ("Bash", "ExitPlan", "Architect"):
             return to_line(tool.show_use(fields))
         return self._main_field(name, fields)
@@ -203,6 +203,13 @@ class CallFormatter:
         if call.name == "Bash":
             output = excerpt(_output_text(result), at_length=call.by_person)
             return self._changed_files(result) or ("" if output.first else "no output"), output, ()
+        if call.name == "AskUser" and isinstance(result.data, Mapping):
+            answers = result.data.get("answers") or {}
+            lines = [to_line(f"{question} → {answer or 'no answer'}") for question, answer in answers.items()]
+            return "", Excerpt(tuple(lines)), ()
+        if call.name == "Agent":
+            report, _, last = result.person_text.rpartition("\n")
+            return "", excerpt(report if last.startswith("[") else result.person_text), ()
         tool = self._find(call.name)
         text = tool.show_result(result) if tool is not None and not call.by_person else result.person_text
         return _image_note(result), excerpt(self.shorten_paths(text), at_length=call.by_person), ()

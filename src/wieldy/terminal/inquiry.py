@@ -203,7 +203,7 @@ class Inquiry:
         if not focused:
             return "Tab to answer · your draft is kept" if draft else "…"
         several = "Space marks · " if self.several else ""
-        return f"{several}↑↓ or a number · Enter · Esc says no and stops"
+        return f"{several}↑↓ or a number · Enter · Esc stops"
 
 
 def merge_rows(rows: Sequence[Row]) -> Row:
@@ -357,9 +357,8 @@ def user_inquiry(question: UserQuestion) -> Inquiry:
     choices.append(
         Choice("Something else, in your own words" if choices else "Answer in your own words", None, wants_words=True)
     )
-    return Inquiry(
-        first, [[TextSpan(line)] for line in rest], choices, several=question.several and bool(question.options)
-    )
+    body = [[TextSpan(BAR, "dim"), TextSpan(line)] for line in rest]
+    return Inquiry(first, body, choices, several=question.several and bool(question.options))
 
 
 def user_answer(inquiry: Inquiry, reply: tuple[Choice, str] | None) -> UserAnswer | None:

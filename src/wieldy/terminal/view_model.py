@@ -253,6 +253,8 @@ class ViewModel:
                 lane.activity = f"{self.format.label(inner.name)} {self.format.describe(inner.name, inner.input)}"
             case ToolFailed() if isinstance(inner.result.outcome, Refused):
                 lane.refused += 1
+                if inner.result.outcome.stage not in ("permission", "hook"):
+                    return
                 why = to_line(self.format.shorten_paths(inner.result.person_text))
                 self.blocks.append(LineBlock(f"{INDENT}↳ {event.agent_type}: ⊘ {inner.name}: {why}", "yellow"))
             case ModelTextDelta() if not inner.thinking:
@@ -313,10 +315,11 @@ class ViewModel:
         if tail is not None:
             live += _tail_rows(tail, width)
         progress = MAX_PROGRESS_ROWS if len(self.calls) < 3 else 1 if len(self.calls) < 5 else 0
-        for call in list(self.calls.values())[:MAX_LIVE_CALLS]:
+        calls = [call for call in self.calls.values() if call.name != "AskUser"]  # its question is on the screen
+        for call in calls[:MAX_LIVE_CALLS]:
             live += self._live_call_rows(call, room, now, progress)
-        if len(self.calls) > MAX_LIVE_CALLS:
-            live.append((TextSpan(f"… {len(self.calls) - MAX_LIVE_CALLS} more calls", "dim"),))
+        if len(calls) > MAX_LIVE_CALLS:
+            live.append((TextSpan(f"… {len(calls) - MAX_LIVE_CALLS} more calls", "dim"),))
         if self.running and self.activity is not None and not self.calls:
             seconds = now - self.activity.since
             note = f" {format_seconds(seconds)}" if seconds >= 1 else ""
