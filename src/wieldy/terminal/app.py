@@ -295,7 +295,10 @@ class InlineSession:
         if running and running[0] and len(running) < room and self._view.needs_gap:
             running = [(), *running]
         above: list[Row] = [*running, *queue, *([()] if room >= 0 else []), *question]
-        caret = Caret(len(above) + caret.row, min(caret.column, columns - 1)) if box else Caret(len(above) - 1, 0)
+        if box:
+            caret = Caret(len(above) + caret.row, min(caret.column, columns - 1))
+        elif inquiry is not None:
+            caret = Caret(len(above) - len(question) + inquiry.caret_row, 0)
         return [*above, *box, *below], caret
 
     def _below_rows(self, columns: int, now: float) -> list[Row]:

@@ -116,7 +116,9 @@ def starts_group(block: Block, previous: Block | None) -> bool:
         return False
     if isinstance(block, AnswerBlock) and isinstance(previous, AnswerBlock):
         return block.piece.kind == "block" and not block.piece.gap  # the first piece of another answer
-    return isinstance(block, PromptBlock | AnswerBlock) or isinstance(previous, PromptBlock | AnswerBlock)
+    return isinstance(block, PromptBlock | AnswerBlock | ThoughtBlock) or isinstance(
+        previous, PromptBlock | AnswerBlock
+    )
 
 
 def _wrapped_line(line: str, style: str, width: int) -> list[Row]:

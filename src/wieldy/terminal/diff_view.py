@@ -118,7 +118,7 @@ def _mark_pair(old: str, new: str) -> tuple[list[TextSpan], list[TextSpan]] | No
     before: list[TextSpan] = []
     after: list[TextSpan] = []
     for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
-        mark = "" if tag == "equal" else " bold reverse"
+        mark = "" if tag == "equal" else " reverse"
         if old_end > old_start:
             before.append(TextSpan("".join(old_words[old_start:old_end]), f"red{mark}"))
         if new_end > new_start:

@@ -22,6 +22,7 @@ from wieldy.terminal.diff_view import change_rows
 from wieldy.terminal.text import Row, TextSpan, clip_row, to_line, wrap_spans
 
 BAR = "│ "
+POINTER = "› "
 GUARD_SECONDS = 0.5
 MAX_FIELD_CHARS = 20_000
 SCOPES: tuple[tuple[GrantScope, str], ...] = (
@@ -58,6 +59,7 @@ class Inquiry:
         self.scroll = 0
         self.entering_words = False
         self.waiting = 0
+        self.caret_row = 0
         self.result: asyncio.Future[tuple[Choice, str] | None] = asyncio.get_running_loop().create_future()
         self._body_rows = 0
         self._shown_rows = 0
@@ -153,7 +155,9 @@ class Inquiry:
         body = self._scrolled(
             body, max(most - len(head) - len(shown) - len(frame[0]) - len(frame[1]), 1 if body else 0)
         )
-        return [*head, *body, *frame[0], *shown, *frame[1]][: max(most, 2)]
+        rows = [*head, *body, *frame[0], *shown, *frame[1]][: max(most, 2)]
+        self.caret_row = next((n for n, row in enumerate(rows) if row and row[0].text == POINTER), len(rows) - 1)
+        return rows
 
     def _window(self, answers: Sequence[list[Row]], most: int) -> list[Row]:
         """The answers around the selected one, as many as fit."""
@@ -186,7 +190,7 @@ class Inquiry:
     def _choice_rows(self, number: int, width: int, *, focused: bool) -> list[Row]:
         choice = self.choices[number]
         current = number == self.selected
-        pointer = TextSpan("› " if current else "  ", "cyan bold" if focused else "dim")
+        pointer = TextSpan(POINTER if current else "  ", "cyan bold" if focused else "dim")
         box = f"{'☑' if number in self.marked else '☐'} " if self.several and not choice.wants_words else ""
         label = TextSpan(choice.label, "bold" if current and focused else "")
         spans = [TextSpan(f"{number + 1}  {box}", "dim"), label]
@@ -227,9 +231,10 @@ def permission_inquiry(question: Question, formatter: CallFormatter) -> Inquiry:
     if question.agent:
         title = f"The {to_line(question.agent, 60)} subagent asks: {title}"
     asked = [reason for reason in decision.reasons if reason.behavior == decision.behavior]
-    body = call_body(plan, [reason.part for reason in asked if reason.part], formatter)
+    parts = list(dict.fromkeys(reason.part for reason in asked if reason.part))
+    body = call_body(plan, parts, formatter)
     for reason in asked[:6]:
-        part = f"{to_line(escape_invisible(reason.part), 200)}: " if reason.part and len(asked) > 1 else ""
+        part = f"{to_line(escape_invisible(reason.part), 200)}: " if reason.part and len(parts) > 1 else ""
         text = formatter.shorten_paths(escape_to_line(reason.text))
         where = f" ({formatter.shorten_paths(escape_to_line(str(reason.file)))})" if reason.file else ""
         body.append([TextSpan(f"{part}{text}{where}", "yellow")])

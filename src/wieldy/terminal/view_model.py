@@ -315,12 +315,13 @@ class ViewModel:
         if tail is not None:
             live += _tail_rows(tail, width)
         progress = MAX_PROGRESS_ROWS if len(self.calls) < 3 else 1 if len(self.calls) < 5 else 0
-        calls = [call for call in self.calls.values() if call.name != "AskUser"]  # its question is on the screen
+        # Those that ask are on the screen as a question.
+        calls = [call for call in self.calls.values() if call.state != "asking" and call.name != "AskUser"]
         for call in calls[:MAX_LIVE_CALLS]:
             live += self._live_call_rows(call, room, now, progress)
         if len(calls) > MAX_LIVE_CALLS:
             live.append((TextSpan(f"… {len(calls) - MAX_LIVE_CALLS} more calls", "dim"),))
-        if self.running and self.activity is not None and not self.calls:
+        if self.running and self.activity is not None and not calls:
             seconds = now - self.activity.since
             note = f" {format_seconds(seconds)}" if seconds >= 1 else ""
             live.append((TextSpan(f"{self.activity.text}…{note}", "dim italic"),))
