@@ -78,6 +78,7 @@ def claims() -> Iterator[Claim]:
         yield deltas()
         yield from bytes_per_key(folder)
         yield echo(folder)
+        yield stop(folder)
 
 
 def prompt_ready(folder: Path) -> Claim:
@@ -169,3 +170,24 @@ def echo(folder: Path) -> Claim:
     times.sort()
     worst = times[int(len(times) * 0.95)] * 1e3
     return Claim("a typed character is seen while the model and ten tools write (p95)", worst, 50, " ms")
+
+
+def stop(folder: Path) -> Claim:
+    """From Esc until the screen says that the run has ended, while a command runs."""
+    times = []
+    for _ in range(5):
+        terminal = Terminal(folder, {"turns": [[{"call": "Bash", "input": {"command": "sleep 100"}}]]})
+        try:
+            terminal.read_until(READY)
+            terminal.press("go")
+            time.sleep(0.3)
+            terminal.press("\r")
+            terminal.read_until("●".encode())
+            terminal.drain(0.5)
+            start = time.perf_counter()
+            terminal.press("\x1b")
+            terminal.read_until("■ interrupted".encode())
+            times.append(time.perf_counter() - start)
+        finally:
+            terminal.close()
+    return Claim("Esc ends the run", min(times) * 1e3, 200, " ms")

@@ -22,6 +22,7 @@ from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition, is_searching, vi_insert_mode
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import BufferControl, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import SearchBufferControl
@@ -331,9 +332,13 @@ class InlineSession:
     def _hint(self, now: float) -> str:
         if now < self._leave_until:
             return "Ctrl-C again to leave"
+        if self._app.editing_mode == EditingMode.VI and self._app.vi_state.input_mode == InputMode.NAVIGATION:
+            return "vi: i to insert"
         if self._chat.queue:
             return "↑ takes the queued message back"
-        return "Esc stops" if self._chat.busy and not self._inquiries else ""
+        if not self._chat.busy or self._inquiries:
+            return ""
+        return "stopping…" if self._chat.stopping else "Esc stops"
 
     def _waiting_calls(self) -> int:
         return sum(call.state == "waiting" for call in self._view.calls.values())
@@ -386,7 +391,8 @@ class InlineSession:
             include_default_pygments_style=False,
             paste_mode=False,
         )
-        app.ttimeoutlen = app.timeoutlen = ESCAPE_SECONDS
+        app.ttimeoutlen = ESCAPE_SECONDS
+        app.timeoutlen = 0.01  # the second key of a pair comes with the first
         app.renderer = FrameRenderer(self._output, self._screen, self._draw)
         app.key_processor.after_key_press += self._after_key
         return app
@@ -465,6 +471,7 @@ class InlineSession:
             self._chat.send_queue()
             return
         self._chat.submit(self._box.take())
+        self._app.vi_state.input_mode = InputMode.INSERT
 
     def _on_backspace(self, event: KeyPressEvent) -> None:
         if not self._box.delete_mark():

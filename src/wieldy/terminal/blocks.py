@@ -116,6 +116,8 @@ def starts_group(block: Block, previous: Block | None) -> bool:
         return False
     if isinstance(block, AnswerBlock) and isinstance(previous, AnswerBlock):
         return block.piece.kind == "block" and not block.piece.gap  # the first piece of another answer
+    if isinstance(block, CallBlock) and block.summary.by_person:
+        return True
     return isinstance(block, PromptBlock | AnswerBlock | ThoughtBlock) or isinstance(
         previous, PromptBlock | AnswerBlock
     )

@@ -89,6 +89,7 @@ class CallSummary(Struct, frozen=True):
     output: Excerpt = field(default_factory=Excerpt)
     hunks: tuple[Mapping[str, Any], ...] = ()
     lanes: tuple[str, ...] = ()
+    by_person: bool = False
 
 
 _STRING_FIELD = re.compile(r'"([A-Za-z_]\w*)"\s*:\s*"((?:[^"\\]|\\.)*)')
@@ -180,6 +181,7 @@ class CallFormatter:
             output=output,
             hunks=hunks,
             lanes=lanes,
+            by_person=call.by_person,
         )
 
     def _result(self, call: Call) -> tuple[str, Excerpt, tuple[Mapping[str, Any], ...]]:

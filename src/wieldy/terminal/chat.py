@@ -108,6 +108,11 @@ class Chat:
         """Whether a prompt or a command is being worked on."""
         return self._work is not None and not self._work.done()
 
+    @property
+    def stopping(self) -> bool:
+        """Whether the run was told to stop and has not ended yet."""
+        return self.busy and self._stopped
+
     def submit(self, text: str) -> None:
         """Handle a line: now, or after what is running."""
         from wieldy.terminal.commands import find_command
