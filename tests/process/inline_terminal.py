@@ -120,9 +120,15 @@ class InlineTerminal:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
+    def hang_up(self) -> None:
+        """Take the terminal away."""
+        for descriptor in (self._child, self._master):
+            os.close(descriptor)
+        self._child = self._master = -1
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        os.close(self._child)
-        os.close(self._master)
+        if self._master >= 0:
+            self.hang_up()

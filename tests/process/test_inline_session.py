@@ -401,3 +401,11 @@ def test_earlier_prompts_are_found_again(inline: Opener) -> None:
     terminal.press("\r")
     terminal.read(0.5)
     assert "› the first prompt" in terminal.rows()[-3:]
+
+
+def test_a_terminal_that_goes_away_ends_the_session(inline: Opener) -> None:
+    terminal = inline(turns=[[{"text": "On and on. " * 500}]], script={"chunk": 3, "delay": 0.02})
+    terminal.send("go")
+    terminal.wait_for("On and on.")
+    terminal.hang_up()
+    assert terminal.process.wait(20) != 0

@@ -211,7 +211,10 @@ class InlineSession:
     # Frames
 
     def _write(self, frame: Sequence[Fragment]) -> None:
-        write(*frame, end="", flush=True)
+        try:
+            write(*frame, end="", flush=True)
+        except OSError:
+            self._end(129)  # the terminal is gone
 
     def _on_frame_due(self) -> None:
         self._frame_timer = None
@@ -315,7 +318,7 @@ class InlineSession:
         messages = [("handed in", text) for text in self._chat.steering]
         messages += [("queued", text) for text in queue[-MAX_QUEUE_ROWS:]]
         rows: list[Row] = [
-            clip_row((TextSpan(f"{label} ", "dim"), TextSpan(to_line(text, 300), "dim italic")), max(columns - 1, 20))
+            clip_row((TextSpan(f"{label} ", "dim"), TextSpan(to_line(text, 300), "dim italic")), max(columns - 1, 10))
             for label, text in messages
         ]
         if len(queue) > MAX_QUEUE_ROWS:

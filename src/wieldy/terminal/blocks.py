@@ -84,7 +84,7 @@ TASK_MARKS: Mapping[str, TextSpan] = {
 
 def rows(block: Block, width: int) -> list[Row]:
     """Lay out a block for a terminal with `width` columns; one column stays free, only code may be wider."""
-    room = max(width - 1, 20)
+    room = max(width - 1, 10)
     match block:
         case AnswerBlock():
             return markdown_rows(block.piece, room)

@@ -131,7 +131,7 @@ class InputBox:
             pad = " " * max(size - display_width(name), 0)
             rows.append(
                 clip_row(
-                    (TextSpan(INDENT), TextSpan(name + pad, style), TextSpan(f"  {about}", "dim")), max(width - 1, 20)
+                    (TextSpan(INDENT), TextSpan(name + pad, style), TextSpan(f"  {about}", "dim")), max(width - 1, 10)
                 )
             )
         if len(state.completions) > len(shown):

@@ -22,6 +22,7 @@ from wieldy.terminal.diff_view import change_rows
 from wieldy.terminal.text import Row, TextSpan, clip_row, to_line, wrap_spans
 
 BAR = "│ "
+REASON = "↳ "
 POINTER = "› "
 GUARD_SECONDS = 0.5
 MAX_FIELD_CHARS = 20_000
@@ -136,7 +137,7 @@ class Inquiry:
 
     def rows(self, width: int, most: int, *, focused: bool, draft: bool) -> list[Row]:
         """Lay out the question in at most `most` rows: its body can be scrolled, the selected answer is always there."""
-        room = max(width - 1, 20)
+        room = max(width - 1, 10)
         more = f"  {self.waiting} more waiting" if self.waiting else ""
         title = [TextSpan(self.title, "bold"), TextSpan(more, "dim")]
         head = wrap_spans(title, room, first=(TextSpan("? ", "yellow bold"),), rest=(TextSpan("  "),))
@@ -217,10 +218,12 @@ def merge_rows(rows: Sequence[Row]) -> Row:
 
 
 def _body_rows(line: Sequence[TextSpan], width: int) -> list[Row]:
-    """Wrap a line of the body; its bar stands before each row."""
+    """Wrap a line of the body; what stands before it keeps it from passing for an answer."""
     indent = TextSpan("  ")
     if line and line[0].text == BAR:
         return wrap_spans(line[1:], width, first=(indent, line[0]))
+    if line and line[0].text == REASON:
+        return wrap_spans(line[1:], width, first=(indent, line[0]), rest=(indent, indent))
     return wrap_spans(line, width, first=(indent,))
 
 
@@ -237,7 +240,7 @@ def permission_inquiry(question: Question, formatter: CallFormatter) -> Inquiry:
         part = f"{to_line(escape_invisible(reason.part), 200)}: " if reason.part and len(parts) > 1 else ""
         text = formatter.shorten_paths(escape_to_line(reason.text))
         where = f" ({formatter.shorten_paths(escape_to_line(str(reason.file)))})" if reason.file else ""
-        body.append([TextSpan(f"{part}{text}{where}", "yellow")])
+        body.append([TextSpan(REASON, "yellow"), TextSpan(f"{part}{text}{where}", "yellow")])
     rule = ", ".join(map(escape_to_line, decision.suggestions))
     remember = Choice("Yes, and don't ask again for", "always", rule=rule, has_scope=True)
     choices = [

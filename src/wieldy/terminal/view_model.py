@@ -309,7 +309,7 @@ class ViewModel:
 
     def live_rows(self, width: int, now: float, most: int) -> list[Row]:
         """Lay out what is going on in at most `most` rows."""
-        room = max(width - 1, 20)
+        room = max(width - 1, 10)
         live: list[Row] = []
         tail = self._markdown.tail
         if tail is not None:
