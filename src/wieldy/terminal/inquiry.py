@@ -153,9 +153,8 @@ class Inquiry:
             ]
         space = most - len(head) - min(len(body), 2) - len(frame[0]) - len(frame[1])
         shown = self._window(answers, max(space, 1))
-        body = self._scrolled(
-            body, max(most - len(head) - len(shown) - len(frame[0]) - len(frame[1]), 1 if body else 0)
-        )
+        space = max(most - len(head) - len(shown) - len(frame[0]) - len(frame[1]), 1 if body else 0)
+        body = self._scrolled(body, space, room)
         rows = [*head, *body, *frame[0], *shown, *frame[1]][: max(most, 2)]
         self.caret_row = next((n for n, row in enumerate(rows) if row and row[0].text == POINTER), len(rows) - 1)
         return rows
@@ -175,7 +174,7 @@ class Inquiry:
                 break
         return [row for rows in answers[start : end + 1] for row in rows][:most]
 
-    def _scrolled(self, body: list[Row], space: int) -> list[Row]:
+    def _scrolled(self, body: list[Row], space: int, width: int) -> list[Row]:
         """The part of the body that fits, and how much there is above and below it."""
         self._body_rows, self._shown_rows = len(body), min(len(body), space)
         if len(body) <= space:
@@ -186,7 +185,8 @@ class Inquiry:
         if space < 2:
             return shown
         below = len(body) - self.scroll - self._shown_rows
-        return [*shown, (TextSpan(f"  … {self.scroll} rows above, {below} below: PgUp PgDn", "yellow"),)]
+        note = TextSpan(f"  … {self.scroll} rows above, {below} below: PgUp PgDn", "yellow")
+        return [*shown, clip_row((note,), width)]
 
     def _choice_rows(self, number: int, width: int, *, focused: bool) -> list[Row]:
         choice = self.choices[number]
