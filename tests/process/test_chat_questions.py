@@ -58,3 +58,18 @@ def test_a_prompt_of_a_server_is_told_to_the_model(chat, wieldy):
     screen.wait_for("/mcp__p__greet name [style]  Greet somebody.")
     screen.type("/mcp__p__other")
     screen.wait_for("there is no /mcp__p__other")
+
+
+def test_a_line_typed_ahead_of_a_question_does_not_answer_it(chat, project):
+    turns = [[{"pause": 1}, {"call": "Bash", "input": {"command": "touch made"}}], [{"text": "Over."}]]
+    screen = chat(turns=turns)
+    screen.wait_for(">")
+    screen.type("make it")
+    screen.type("y")
+    screen.press(b"y")
+    screen.wait_for("[n] no")
+    screen.answer("n")
+    screen.wait_for("instead?")
+    screen.answer("")
+    screen.wait_for("Over.")
+    assert not (project / "made").exists()
