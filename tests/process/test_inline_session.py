@@ -102,6 +102,22 @@ def test_a_draft_is_kept_while_a_question_waits_for_tab(inline: Opener, project:
     assert any(row.startswith("› my draft 11") for row in terminal.rows())
 
 
+def test_text_typed_at_a_question_becomes_a_draft(inline: Opener, project: Path) -> None:
+    terminal = inline(turns=[[TOUCH], [{"text": "Over."}], [{"text": "Next."}]])
+    terminal.send("make it")
+    terminal.wait_for("Run this command?")
+    terminal.read(0.8)
+    terminal.type("yes 1 please")
+    terminal.wait_for("Tab to answer")
+    assert any(row.startswith("› yes 1 please") for row in terminal.rows())
+    terminal.press("\r")
+    terminal.wait_for("queued yes 1 please")
+    assert not (project / "made").exists()
+    terminal.answer("1")
+    terminal.wait_for("Next.")
+    assert (project / "made").exists()
+
+
 def test_a_question_is_answered_by_number_and_the_rule_is_saved_where_chosen(inline: Opener, project: Path) -> None:
     terminal = inline(turns=[[TOUCH], [{"text": "Over."}]])
     terminal.send("make it")

@@ -443,7 +443,7 @@ class InlineSession:
 
     def _bind_question_keys(self, keys: KeyBindings, question: Condition) -> None:
         bind = keys.add
-        for key, distance in (("up", -1), ("down", 1), ("c-p", -1), ("c-n", 1), ("k", -1), ("j", 1)):
+        for key, distance in (("up", -1), ("down", 1), ("c-p", -1), ("c-n", 1)):
             bind(key, filter=question)(lambda event, d=distance: self._inquiries[0].move(d))
         for key, distance in (("left", -1), ("right", 1), ("tab", 1), ("s-tab", -1)):
             bind(key, filter=question)(lambda event, d=distance: self._inquiries[0].change_scope(d))
@@ -454,8 +454,13 @@ class InlineSession:
         bind("enter", filter=question)(lambda event: self._choose())
         bind("space", filter=question)(lambda event: self._inquiries[0].toggle())
         bind("escape", filter=question)(lambda event: self._inquiries[0].leave())
-        bind(Keys.Any, filter=question)(lambda event: None)
-        bind(Keys.BracketedPaste, filter=question)(lambda event: None)
+        # Text is no answer: it becomes a draft, and the question waits for Tab.
+        bind(Keys.Any, filter=question)(lambda event: self._on_text(event.data))
+        bind(Keys.BracketedPaste, filter=question)(lambda event: self._box.paste(event.data))
+
+    def _on_text(self, text: str) -> None:
+        if text.isprintable():
+            self._box.buffer.insert_text(text)
 
     def _on_enter(self) -> None:
         buffer = self._box.buffer
