@@ -151,7 +151,7 @@ class CallFormatter:
         if main == "pattern":
             places = [self.relative(fields["path"])] if isinstance(fields.get("path"), str) else []
             places += [fields["glob"]] if isinstance(fields.get("glob"), str) else []
-            return to_line(value) + to_line(f"  in {' '.join(places)}" if places else "")
+            return to_line(f"{value} in {' '.join(places)}" if places else value)
         return to_line(" ".join(value[:4_000].split()) if main != "command" else value.strip())
 
     def relative(self, path: str) -> str:

@@ -85,7 +85,6 @@ class ViewModel:
         self._thinking: list[str] = []
         self._thinking_since = 0.0
         self._tasks_changed = False
-        self._owned_calls: set[str] = set()
 
     def show(self, *blocks: Block) -> None:
         """Add blocks that come from no event, such as the output of a command."""
@@ -98,10 +97,6 @@ class ViewModel:
         self.show(PromptBlock(prompt))
         self.running = True
         self.activity = Activity("waiting for the model", now)
-
-    def mark_own_call(self, call_id: str) -> None:
-        """A call that the person makes by hand: its output is shown at length."""
-        self._owned_calls.add(call_id)
 
     def apply(self, event: Event) -> None:
         """Take in one event."""
@@ -190,7 +185,7 @@ class ViewModel:
         call = self.calls.get(event.call_id)
         if call is None:
             call = self.calls[event.call_id] = Call(event.call_id, event.name, started=event.at)
-            call.by_person = event.call_id in self._owned_calls or not self.running
+            call.by_person = not self.running
         return call
 
     def _apply_call(self, event: CallEvent) -> None:
@@ -219,7 +214,6 @@ class ViewModel:
         call.result, call.seconds = event.result, max(event.at - call.started, 0.0) if ran else 0.0
         call.state = _end_state(event)
         self.calls.pop(call.id, None)
-        self._owned_calls.discard(call.id)
         self.last_call = call
         if call.name == "TodoWrite" and call.state == "done":
             return  # the notice of the list says it

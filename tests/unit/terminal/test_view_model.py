@@ -173,7 +173,7 @@ file        change
 src/app.py  multiply by the quantity
 
 ✓ Read src/app.py  2 lines
-✓ Grep total  in src  1 file
+✓ Grep total in src  1 file
 ☑ 1 of 3 tasks done; now: Fixing the
 total
 ✓ Edit src/app.py  +1 −1
@@ -227,7 +227,7 @@ file        change
 src/app.py  multiply by the quantity
 
 ✓ Read src/app.py  2 lines
-✓ Grep total  in src  1 file
+✓ Grep total in src  1 file
 ☑ 1 of 3 tasks done; now: Fixing the total
 ✓ Edit src/app.py  +1 −1
   6       for item in items:
@@ -277,7 +277,7 @@ file        change
 src/app.py  multiply by the quantity
 
 ✓ Read src/app.py  2 lines
-✓ Grep total  in src  1 file
+✓ Grep total in src  1 file
 ☑ 1 of 3 tasks done; now: Fixing the total
 ✓ Edit src/app.py  +1 −1
   6       for item in items:
