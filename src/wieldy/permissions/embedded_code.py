@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from wieldy.core.decision import Reason
 from wieldy.core.effects import Writes
-from wieldy.permissions.files import FilePolicy
+from wieldy.permissions.files import DEPENDS_ON_PROCESS, FilePolicy
 from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.permissions.inline_code import InlineScript, inline_scripts, mentioned_paths
 from wieldy.permissions.ruleset import CommandRules
@@ -171,9 +171,12 @@ class ArgumentScanner:
         from wieldy.shell.policy.programs.registry import FILE_PROGRAMS
 
         unknown = unknown_file(part)
+        in_process = next((text for text in argument_texts(part, plain=True) if DEPENDS_ON_PROCESS.search(text)), None)
         code = next((script for script in scripts if script.files is None), None)
         if unknown is not None:
             text = f"{unknown} is known only when it runs"
+        elif in_process is not None:
+            text = f"where `{in_process}` leads is known only when it runs"
         elif code is not None:
             text = f"which files the code for `{code.interpreter}` opens is known only when it runs"
         elif part.program in FILE_PROGRAMS or (part.program == "git" and may_print_content(part.argv[1:])):

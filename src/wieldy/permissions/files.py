@@ -20,7 +20,7 @@ from wieldy.permissions.rules import Rule
 from wieldy.permissions.ruleset import CoveringRules, RuleIndex, ToolRules
 
 # The kernel resolves these for the process that opens them.
-_DEPENDS_ON_PROCESS = re.compile(r"/proc/(?!(cpuinfo|meminfo|version|uptime|loadavg|stat|mounts)$)|/dev/fd/.*/")
+DEPENDS_ON_PROCESS = re.compile(r"/proc/(?!(cpuinfo|meminfo|version|uptime|loadavg|stat|mounts)$)|/dev/fd/.*/")
 # No rule is about this very name.
 _ANY_NAME = "\1"
 OutsidePolicy: TypeAlias = Literal["ask", "deny"]
@@ -121,7 +121,7 @@ class FilePolicy:
         rule = self._may_deny_inside(access, resolved)
         if rule is not None:
             return rule_reason(rule, f"may forbid something in {path}", access.part, "ask")
-        rule = self._rules.first_deny if _DEPENDS_ON_PROCESS.match(path) else None
+        rule = self._rules.first_deny if DEPENDS_ON_PROCESS.match(path) else None
         if rule is not None:
             return rule_reason(
                 rule, f"may forbid it: where {path} leads is known only when it runs", access.part, "ask"

@@ -118,8 +118,9 @@ def argument_words(part: CommandPart) -> Iterator[Word]:
         is_text = word.static and word.text in text_options
 
 
-def argument_texts(part: CommandPart) -> list[str]:
-    """List the texts of a part in which a file may be named: arguments, input and variables."""
+def argument_texts(part: CommandPart, *, plain: bool = False) -> list[str]:
+    """List the texts of a part in which a file may be named: arguments, input and variables; plain words if wanted."""
     words = [word.text if word.static else word.source for word in argument_words(part)]
     # A plain word is judged as a path.
-    return [*(word for word in words if not _PLAIN_WORD.fullmatch(word)), *part.input_texts, *part.variable_values]
+    words = [word for word in words if plain or not _PLAIN_WORD.fullmatch(word)]
+    return [*words, *part.input_texts, *part.variable_values]

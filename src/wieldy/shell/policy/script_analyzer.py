@@ -289,7 +289,7 @@ class ScriptAnalyzer:
             text = " ".join(f"{redirect.operator} {redirect.target.source}" for redirect in files)
             why = touched.why or describe_change(touched.effects)
             part = CommandPart(text, (), None, touched.effects, not why, not touched.why, why)
-            self._add(replace(part, redirect_effects=touched.effects))
+            self._add(replace(part, redirect_effects=touched.effects, redirect_problem=touched.why))
 
     def _follow_expansions(self, words: tuple[syntax.RawWord, ...], state: ShellState) -> None:
         """Follow the scripts that run when these words are expanded."""
@@ -471,7 +471,9 @@ class ScriptAnalyzer:
         except syntax.TooComplex:
             raise
         except syntax.Unparsable as error:
-            why = why or f"the script of `{unwrapped.wrappers[-1]}` is not understood: {error}"
+            problem = f"the script of `{unwrapped.wrappers[-1]}` is not understood: {error}"
+            self._add_problem(problem)
+            why = why or problem
         self._context, self._constants = outer, constants
         if why or redirects.effects or len(self.parts) == parts_before:
             effects = CallEffects(reads=unwrapped.reads, known=not why, why=why)

@@ -422,7 +422,8 @@ def names_files(command: str, args: tuple[Word, ...]) -> bool:
     if paths:
         # A pathspec that begins with a colon has magic, which can mean everything.
         names = [word.text for word in paths if word.static and word.text and not word.text.startswith(":")]
-        return len(names) == len(paths) and not any(map(_PATHSPEC_GLOB.search, names))
+        folders = [name for name in names if os.path.normpath(name) == "."]
+        return len(names) == len(paths) and not folders and not any(map(_PATHSPEC_GLOB.search, names))
     operands = [word for word in front if not word.prefix.startswith("-")]
     return (
         command in ("show", "cat-file")
