@@ -1,4 +1,6 @@
-"""Random attempts to read a denied file: those that bypass mode would run are run in a sandbox, and must not show it.
+"""Random attempts to read a denied file or to run a denied program.
+
+Those that bypass mode would run are run in a sandbox: they must not show the file, and the program must not leave its mark.
 
 Another seed: `WIELDY_FUZZ_SEED=7 pytest tests/peers/test_shell_deny_fuzz.py`.
 """
@@ -28,15 +30,19 @@ ATTEMPTS = 1_500
 TOKEN = "hunter2-ZQX"
 DENIED = ["Read(.env)", "Read(vault/**)"]
 
-PIECES = Path(__file__).parents[1] / "corpora" / "shell" / "denied_file_attempts.txt"
+CORPORA = Path(__file__).parents[1] / "corpora" / "shell"
+# A script on disk that a shell is told to run is not the program: its content is not looked at.
+SCRIPT_BY_PATH = r"(sh|bash|source|\.) (\S*/)?bin/zap"
+MARK = "mark of the denied program"
 
 
 class Attempts:
     """Puts a reader, a name and wrappers together."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, pieces: str) -> None:
         self._random = random.Random(seed)
-        sections = re.split(r"^# (names|readers|wrappers)\n", PIECES.read_text("utf-8"), flags=re.MULTILINE)
+        text = (CORPORA / pieces).read_text("utf-8")
+        sections = re.split(r"^# (names|readers|wrappers)\n", text, flags=re.MULTILINE)
         self._names, self._readers, self._wrappers = (section.splitlines() for section in sections[2::2])
 
     def __iter__(self) -> Iterator[str]:
@@ -64,6 +70,9 @@ def fill(work: Path) -> None:
     (work / "link").symlink_to(".env")
     (work / "src" / "up").symlink_to("..")
     (work / ".git").rmdir()
+    (work / "bin").mkdir()
+    (work / "bin" / "zap").write_text(f"#!/bin/sh\n: > '{MARK}'\n: > '../{MARK}'\n")
+    (work / "bin" / "zap").chmod(0o755)
     env = {**os.environ, "HOME": str(work), "GIT_CONFIG_NOSYSTEM": "1"}
     who = ("-c", "user.name=n", "-c", "user.email=n@host.example")
     for words in (("init", "-q"), ("add", "-f", "."), (*who, "commit", "-qm", "first")):
@@ -72,7 +81,8 @@ def fill(work: Path) -> None:
 
 def run(wrapper: Wrapper, command: str, work: Path) -> str:
     prefix = wrapper.prefix(SandboxPolicy((str(work),)))
-    env = {"HOME": str(work.parent), "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+    path = f"{work}/bin:{os.environ['PATH']}"
+    env = {"HOME": str(work.parent), "PATH": path, "LC_ALL": "C.UTF-8"}
     try:
         done = subprocess.run(
             [*prefix, "bash", "-c", command],
@@ -95,28 +105,53 @@ def is_shown(output: str) -> bool:
     return any(text in plain for text in (TOKEN, TOKEN[::-1], encoded, TOKEN.encode().hex(), "hunter2"))
 
 
-@pytest.mark.asyncio
-async def test_no_attempt_that_would_run_shows_a_denied_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrapper = choose_wrapper(None, "bubblewrap")
-    if not wrapper.is_complete:
-        skip_untested("attempts to read denied files: bubblewrap does not work here")
+@pytest.fixture
+def wrapper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Wrapper:
+    found = choose_wrapper(None, "bubblewrap")
+    if not found.is_complete:
+        skip_untested("attempts against deny rules: bubblewrap does not work here")
     monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "state"))
     print(f"seed {SEED}", file=sys.stderr)
-    work = Path(os.path.realpath(tmp_path)) / "home" / "work"
-    fill(work)
-    settings = {"permissions": {"deny": DENIED}}
-    async with Toolbox(work, settings=settings, mode="bypassPermissions") as box:
+    return found
+
+
+async def allowed_attempts(work: Path, pieces: str, deny: list[str]) -> list[str]:
+    """The attempts that bypass mode would run."""
+    async with Toolbox(work, settings={"permissions": {"deny": deny}}, mode="bypassPermissions") as box:
         allowed = [
             command
-            for command in Attempts(SEED)
+            for command in Attempts(SEED, pieces)
             if (await box.explain("Bash", {"command": command})).behavior == "allow"
         ]
-    shown = []
-    for number, command in enumerate(allowed):
-        copy = work.parent / f"work{number}"
-        shutil.copytree(work, copy, symlinks=True)
-        if is_shown(run(wrapper, command, copy)):
-            shown.append(command)
-        shutil.rmtree(copy)
-    assert shown == []
     assert len(allowed) > ATTEMPTS // 50, "almost nothing was run: the attempts are too plain"
+    return allowed
+
+
+def copies(work: Path, commands: list[str]) -> Iterator[tuple[str, Path]]:
+    """Each command with a copy of the project."""
+    for number, command in enumerate(commands):
+        copy = work.parent / str(number) / "work"
+        shutil.copytree(work, copy, symlinks=True)
+        yield command, copy
+        shutil.rmtree(copy.parent)
+
+
+@pytest.mark.asyncio
+async def test_no_attempt_that_would_run_shows_a_denied_file(tmp_path: Path, wrapper: Wrapper) -> None:
+    work = Path(os.path.realpath(tmp_path)) / "home" / "work"
+    fill(work)
+    allowed = await allowed_attempts(work, "denied_file_attempts.txt", DENIED)
+    assert [command for command, copy in copies(work, allowed) if is_shown(run(wrapper, command, copy))] == []
+
+
+@pytest.mark.asyncio
+async def test_no_attempt_that_would_run_starts_a_denied_program(tmp_path: Path, wrapper: Wrapper) -> None:
+    work = Path(os.path.realpath(tmp_path)) / "home" / "work"
+    fill(work)
+    started = []
+    allowed = await allowed_attempts(work, "denied_program_attempts.txt", ["Bash(zap:*)"])
+    for command, copy in copies(work, allowed):
+        run(wrapper, command, copy)
+        if list(copy.rglob(MARK)) and not re.search(SCRIPT_BY_PATH, command):
+            started.append(command)
+    assert started == []

@@ -12,11 +12,11 @@ from wieldy.core.effects import Effect, Fetches, Reads, Writes
 from wieldy.core.invisible_text import describe_invisible, escape_invisible
 from wieldy.permissions import indirect_writes, suggest, symlinks
 from wieldy.permissions.embedded_code import ArgumentScanner, CommandLine
+from wieldy.permissions.escalation import escalating_option
 from wieldy.permissions.files import FileAccess, FilePolicy, NetworkPolicy
 from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.permissions.rules import Rule
 from wieldy.permissions.ruleset import RuleIndex
-from wieldy.permissions.runtime_names import argument_words
 
 if TYPE_CHECKING:
     from wieldy.shell.policy.analysis import Analysis
@@ -25,28 +25,6 @@ if TYPE_CHECKING:
 
 # These run whatever they are given, so that only a rule for the exact command may allow them.
 RUNS_ANYTHING = frozenset({"watch", "setsid", "ionice", "flock"})
-# Options by which a program writes a file, runs another program or works elsewhere. Long ones may be abbreviated.
-_ESCALATING = {
-    "git": "--output --ext-diff --upload-pack --receive-pack --exec --extcmd --open-files-in-pager -O --template --config "
-    "--git-dir --work-tree --exec-path --separate-git-dir",
-    "go": "-exec -toolexec -vettool -modfile -overlay -C -o",
-    "cargo": "--config --manifest-path --target-dir -Z -C --artifact-dir",
-    "npm": "--prefix -C --script-shell --node-options --userconfig --globalconfig",
-    "pnpm": "--dir -C --script-shell --node-options",
-    "yarn": "--cwd --script-shell",
-    "make": "-f --file --makefile -C --directory -I --include-dir --eval SHELL",
-    "sort": "-o --output --compress-program -T",
-    "rg": "--pre",
-    "tar": "--checkpoint-action --to-command -I --use-compress-program -F --info-script --new-volume-script --rsh-command",
-    "pytest": "-p -c --rootdir --confcutdir --config-file --basetemp",
-    "eslint": "-c --config --rulesdir --resolve-plugins-relative-to -o --output-file --parser -f --format",
-    "prettier": "--plugin --config",
-    "mypy": "--config-file --python-executable",
-    "ruff": "--config --output-file",
-    "jest": "--config -c --rootDir --setupFiles",
-    "mvn": "-f --file -s --settings",
-}
-ESCALATING_OPTIONS: Mapping[str, Sequence[str]] = {name: text.split() for name, text in _ESCALATING.items()}
 RESTRICTING: tuple[Behavior, ...] = ("deny", "ask")
 GIT_OPTIONS_WITH_VALUE = frozenset(
     {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env", "--super-prefix"}
@@ -233,30 +211,6 @@ class CommandPolicy:
         if "/" in program and not program.startswith("/"):
             return part.cwds == (self._files.root,)
         return bool(part.cwds) and all(map(self._files.is_inside, part.cwds))
-
-
-def escalating_option(part: CommandPart, specifier: str) -> str | None:
-    """Find a word by which a program writes a file or runs another program, and which the rule itself does not name."""
-    program = part.program or ""
-    # A rule for all of git means all of git.
-    is_for_program = program in suggest.WITH_SUBCOMMANDS and specifier.rstrip(":* ") == program
-    options = ESCALATING_OPTIONS.get(program)
-    if options is None or is_for_program:
-        return None
-    for word in argument_words(part):
-        if word.dynamic and word.may_be_option:
-            return word.source
-        if word.text not in specifier and any(_is_option(word.text, option) for option in options):
-            return word.text
-    return None
-
-
-def _is_option(text: str, option: str) -> bool:
-    """Whether a word is this option, perhaps abbreviated or with its value."""
-    name = text.partition("=")[0]
-    if option.startswith("--"):
-        return name.startswith("--") and len(name) > 3 and option.startswith(name)
-    return name == option or (len(option) == 2 and text.startswith(option))
 
 
 def _takes_more_words(part: CommandPart) -> bool:

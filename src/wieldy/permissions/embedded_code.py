@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
+from fnmatch import fnmatchcase
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from wieldy.permissions.runtime_names import (
     READS_COMMANDS,
     READS_INPUT,
     SHELL,
+    SHELL_SPECIAL,
     STARTS_PROGRAMS,
     argument_texts,
     interpreters,
@@ -82,7 +84,14 @@ _GIT_SHORT_COMMAND_OPTIONS = {
     "grep": ("-O",),
     **dict.fromkeys(("clone", "ls-remote", "fetch-pack"), ("-u",)),
 }
-_PROGRAM_NAME = re.compile(r"[\w.+@/-]+")
+_PROGRAM_NAME = re.compile(r"[\w.+@/*?\[\]-]+")
+# Settings of git that run nothing, whatever their value is.
+_HARMLESS_GIT_SETTING = re.compile(
+    r"(user|color|advice|log|init|safe|commit|pull|push|fetch|column|status|http|gc\.auto|merge\.conflictstyle|rebase\.auto\w+"
+    r"|core\.(quotepath|autocrlf|longpaths|abbrev|filemode|symlinks|ignorecase))\b.*",
+    re.IGNORECASE | re.DOTALL,
+)
+_GLOB = frozenset("*?[")
 _COMMAND_END = re.compile(r"[\"'`;&|\n(){}\[\]]")
 _LIST_SEPARATORS = re.compile(r"[\s\"'`,()\[\]]+")
 _COMMAND_SEPARATORS = re.compile(r"[;&|\n(){}!]+")
@@ -195,7 +204,8 @@ class ArgumentScanner:
             return
         started_by = part.program or part.text
         code = list(_embedded_code(part))
-        in_code = (text for one in code for text in find_commands(one, programs))
+        readings = dict.fromkeys(text for one in code for text in (one, one.translate(_QUOTES)))
+        in_code = (text for one in readings for text in find_commands(one, programs))
         takes_commands = part.program not in WITH_SUBCOMMANDS or _command_words(part)
         in_line = find_commands(line.text, programs) if takes_commands else ()
         for text in chain(_commands_among(_command_words(part), programs), in_code, in_line):
@@ -204,9 +214,27 @@ class ArgumentScanner:
                 yield Finding(rule_reason(rule, f"may forbid what `{started_by}` starts", part.text, "ask"))
                 return
         rule = self._commands.first_deny
-        if rule is not None and part.program != "git" and any(map(STARTS_PROGRAMS.search, code)):
+        if rule is None:
+            return
+        if part.program == "git":
+            is_open = any(SHELL_SPECIAL.search(one) and not _HARMLESS_GIT_SETTING.fullmatch(one) for one in code)
+        else:
+            is_open = any(map(STARTS_PROGRAMS.search, code)) or _has_open_option(part)
+        if is_open:
             text = f"may forbid what the code for `{started_by}` starts"
             yield Finding(rule_reason(rule, text, part.text, "ask"))
+
+
+def _has_open_option(part: CommandPart) -> bool:
+    """Whether an option that may name a program has a value that a shell would expand."""
+    from wieldy.permissions.escalation import ESCALATING_OPTIONS, is_option
+
+    options = ESCALATING_OPTIONS.get(part.program or "", ())
+    texts = [_known_text(word) for word in part.argv[1:]]
+    return any(
+        SHELL_SPECIAL.search(f"{text} {following}") and any(is_option(text, option) for option in options)
+        for text, following in pairwise((*texts, ""))
+    )
 
 
 def _packs_folder(part: CommandPart) -> bool:
@@ -246,12 +274,23 @@ def find_commands(text: str, programs: Collection[str]) -> Iterator[str]:
     """Yield the commands of these programs that code may hold: up to the end of its string, and as a list of strings."""
     for match in _PROGRAM_NAME.finditer(text):
         name = match.group().rstrip(".")
-        program = name if name in programs else os.path.basename(name)
-        if program in programs:
+        for program in _meant_programs(name, programs):
             end = match.start() + len(name)
             rest = text[end : end + MAX_COMMAND_CHARS]
             yield f"{program}{_COMMAND_END.split(rest, maxsplit=1)[0]}".strip()
             yield f"{program}{_LIST_SEPARATORS.sub(' ', rest)}".strip()
+
+
+def _meant_programs(name: str, programs: Collection[str]) -> Collection[str]:
+    """The programs that a name may mean: itself, or what it matches as a glob."""
+    if name in programs:
+        return (name,)
+    base = os.path.basename(name)
+    if base in programs:
+        return (base,)
+    if _GLOB.isdisjoint(base) or not base.strip("*"):
+        return ()
+    return [program for program in programs if fnmatchcase(program, base)]
 
 
 def _known_text(word: Word) -> str:

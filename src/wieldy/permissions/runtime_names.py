@@ -23,7 +23,12 @@ INTERPRETER = re.compile(
     r"(python|pypy|perl|ruby|php|lua|node|tclsh)[\d.]*|nodejs|luajit|deno|bun|expect|Rscript|osascript|pwsh|powershell"
     r"|julia|elixir|erl|guile|racket|sbcl|groovy|emacs|n?vim|view|vi|ex|ed|gdb|lldb|sqlite3|psql|mysql|g?make|bc|dc"
 )
-ARGUMENTS_ARE_CODE = re.compile(r"[gmn]?awk|g?sed|alias|trap|complete|bind")
+ARGUMENTS_ARE_CODE = re.compile(r"[gmn]?awk|g?sed|alias|trap|complete|compgen|bind|mapfile|readarray|fc")
+# Of these, the code is for a shell; awk and sed have languages of their own, which the analysis understands or not.
+_SHELL_CODE = re.compile(r"alias|trap|complete|compgen|bind|mapfile|readarray|fc")
+_SCRIPT_LANGUAGE = re.compile(r"[gmn]?awk|g?sed")
+# What a shell expands, so that the text does not say which program runs.
+SHELL_SPECIAL = re.compile(r"[$`*?\[{]")
 CODE_OPTION = re.compile(r"-[A-Za-z]*[ceErpx]|--(eval|print|command|execute|run|batch)\b.*|-[ce].*|\+.*", re.DOTALL)
 READS_INPUT = frozenset({"-", "-s", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 # Code that can start programs. What it computes is not followed, so it could start any.
@@ -57,13 +62,23 @@ def unknown_code(part: CommandPart) -> str | None:
         return f"what `{name}` runs"
     if name == "git" and any(word.prefix.startswith(("--config-env", "--exec-path=")) for word in part.argv):
         return "the value of a git setting"
+    if _SCRIPT_LANGUAGE.fullmatch(name):
+        return f"what the script of `{name}` runs"
+    if SHELL.fullmatch(name) and (word := next((word for word in part.argv[1:] if not word.static), None)) is not None:
+        return _name_of(word)
+    if _SHELL_CODE.fullmatch(name) or READS_COMMANDS.fullmatch(name):
+        text = next((word.text for word in part.argv[1:] if SHELL_SPECIAL.search(word.text)), None)
+        if text is not None:
+            return f"what `{text}` becomes"
     if name not in WITH_SUBCOMMANDS or INTERPRETER.fullmatch(name):
         word = next((word for word in argument_words(part) if word.dynamic and not word.scope), None)
         if word is not None:
             return _name_of(word)
     for position, interpreter in interpreters(part):
         texts = [word.text for word in part.argv[position + 1 :]]
-        if PROCESS_SUBSTITUTION_PATH in texts or (reads_input(interpreter, texts) and _has_unknown_input(part)):
+        if PROCESS_SUBSTITUTION_PATH in texts or (
+            reads_input(interpreter, texts) and _has_unknown_input(part, is_shell=bool(SHELL.fullmatch(interpreter)))
+        ):
             return f"the script of `{interpreter}`"
     return None
 
@@ -86,8 +101,10 @@ def reads_input(interpreter: str, texts: Collection[str]) -> bool:
     return interpreter not in ("source", ".", "make", "gmake") and all(text.startswith("-") for text in texts)
 
 
-def _has_unknown_input(part: CommandPart) -> bool:
-    return part.piped or bool(part.redirect_problem) or any("$" in text for text in part.input_texts)
+def _has_unknown_input(part: CommandPart, *, is_shell: bool) -> bool:
+    if part.piped or part.redirect_problem:
+        return True
+    return any(SHELL_SPECIAL.search(text) if is_shell else "$" in text for text in part.input_texts)
 
 
 def unknown_file(part: CommandPart) -> str | None:

@@ -18,7 +18,15 @@ from wieldy.shell.policy.programs.find import executed_commands, listed_links
 from wieldy.shell.policy.programs.registry import check_program
 from wieldy.shell.policy.programs.spec import NO_EFFECTS, CallEffects, ProgramCall, unknown, word_set
 from wieldy.shell.policy.side_effects import constant_variables, may_change_cwd
-from wieldy.shell.policy.words import ShellState, Word, literal, resolve_without_braces, resolve_word, resolve_words
+from wieldy.shell.policy.words import (
+    PROCESS_SUBSTITUTION_PATH,
+    ShellState,
+    Word,
+    literal,
+    resolve_without_braces,
+    resolve_word,
+    resolve_words,
+)
 from wieldy.shell.policy.wrappers import SHELLS, UnwrappedCommand, fill_placeholder, unwrap
 
 MAX_NESTED_SHELLS = 6
@@ -512,7 +520,7 @@ class ScriptAnalyzer:
             and bool(effects.fetches)
             and not (effects.changes or effects.writes),
             exact_rule=invocation.exact_rule or not _EXACT_RULE_WRAPPERS.isdisjoint(unwrapped.wrappers),
-            piped=self._pipeline_start is not None,
+            piped=self._pipeline_start is not None or _reads_process(invocation.command.redirects, state),
             redirect_problem=redirects.why,
         )
         return self._with_input_texts(part, invocation, state)
@@ -563,6 +571,12 @@ def _with_heredoc_script(
 
 def _redirects_input(redirect: syntax.Redirect) -> bool:
     return redirect.operator.startswith("<") or redirect.descriptor == "0"
+
+
+def _reads_process(redirects: tuple[syntax.Redirect, ...], state: ShellState) -> bool:
+    """Whether the input comes from a process substitution."""
+    inputs = [redirect for redirect in redirects if _redirects_input(redirect) and not redirect.heredoc]
+    return any(word.text == PROCESS_SUBSTITUTION_PATH for one in inputs for word in resolve_word(one.target, state))
 
 
 def _before_body(state: ShellState, command: syntax.Command) -> ShellState:
