@@ -72,7 +72,14 @@ class CommandPolicy:
             return
         try:
             for link in symlinks.find_links(analysis.sweeps):
-                access = FileAccess(Reads(link), command, exact=exact_rule is not None, recursive=True)
+                access = FileAccess(
+                    Reads(link),
+                    command,
+                    exact=exact_rule is not None,
+                    recursive=True,
+                    as_on_disk=analysis.verdict == "read_only"
+                    and all(part.program != "git" for part in analysis.parts),
+                )
                 finding = self._files.judge(access, context)
                 if finding.behavior != "allow":
                     yield finding
@@ -134,6 +141,7 @@ class CommandPolicy:
                     exact=exact_rule is not None or (is_exact and not redirected),
                     redirected=redirected,
                     recursive=isinstance(effect, Writes) or effect.path in part.bulk_reads,
+                    as_on_disk=line.only_reads and part.program != "git",
                 )
                 yield self._files.judge(access, context)
             elif isinstance(effect, Fetches):

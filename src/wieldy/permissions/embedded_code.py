@@ -102,15 +102,17 @@ _FILE_URL = re.compile(r"^file:(//[^/]*)?(?=/)", re.IGNORECASE)
 
 
 class CommandLine(Struct, frozen=True):
-    """What is around a part: the text of the whole command line without quotes, and the files that it writes."""
+    """What is around a part: the text of the whole command line without quotes, and the files that it writes, if any."""
 
     text: str
     written: frozenset[str]
+    only_reads: bool = False
 
     @classmethod
     def of(cls, command: str, analysis: Analysis) -> CommandLine:
         written = [effect.path for effect in analysis.effects if isinstance(effect, Writes)]
-        return cls(command.translate(_QUOTES), frozenset(map(os.path.normpath, written)))
+        only_reads = analysis.verdict == "read_only"
+        return cls(command.translate(_QUOTES), frozenset(map(os.path.normpath, written)), only_reads)
 
     def runs_new_file(self, part: CommandPart) -> str | None:
         """Say which file a part runs that the same command line writes."""

@@ -30,7 +30,8 @@ class FileAccess(Struct, frozen=True):
     """One file effect.
 
     `part` is the command it comes from, `command` the finding about that command, `exact` that a rule spells the command out.
-    `recursive` means that everything below a folder is touched without being named.
+    `recursive` means that everything below a folder is touched without being named; `as_on_disk` that it is read as it is on
+    disk now: the command changes nothing before, and does not read the history of a repository.
     """
 
     effect: Reads | Writes
@@ -39,6 +40,7 @@ class FileAccess(Struct, frozen=True):
     exact: bool = False
     redirected: bool = False
     recursive: bool = False
+    as_on_disk: bool = False
 
     @property
     def writes(self) -> bool:
@@ -138,7 +140,10 @@ class FilePolicy:
             return None
         if not self._paths.is_folder(resolved.real):
             return None
-        return self._rules.may_deny_inside(access.subject, resolved)
+        rule = self._rules.may_deny_inside(access.subject, resolved)
+        if rule is not None and access.as_on_disk and not self._rules.holds_denied(access.subject, resolved):
+            return None
+        return rule
 
     def _allowed(
         self, access: FileAccess, resolved: ResolvedPath, covering: CoveringRules, context: DecisionContext

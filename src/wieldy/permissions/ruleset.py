@@ -36,6 +36,8 @@ from wieldy.permissions.rules import (
 
 # The same few commands and paths return in most calls of a session.
 CACHED_LOOKUPS = 1024
+# Entries of folders to look at before a command that takes a folder whole.
+MAX_LISTED = 20_000
 
 
 class RuleSet(Struct, frozen=True):
@@ -241,6 +243,29 @@ class PathRules:
             ):
                 return rule
         return None
+
+    def holds_denied(self, subject: str, folder: ResolvedPath) -> bool:
+        """Return whether a file on disk below a folder is denied, or may be where there are too many to look at."""
+        patterns = self.denying(subject)
+        pending = [folder.real]
+        left = MAX_LISTED
+        while pending:
+            try:
+                with os.scandir(pending.pop()) as entries:
+                    listing = list(entries)
+            except OSError:
+                continue  # the command cannot list it either
+            left -= len(listing)
+            if left < 0:
+                return True
+            for entry in listing:
+                below = entry.path[len(folder.real) :]
+                keys = [path_key(spelling + below, folder.folds_case) for spelling in folder.spellings]
+                if any(pattern.matches(key, folder.folds_case) for pattern in patterns for key in keys):
+                    return True
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+        return False
 
     def denying(self, subject: str) -> list[PathPattern]:
         """The patterns of the rules that deny reading or editing; a denied read denies writing, too."""

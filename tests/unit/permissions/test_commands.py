@@ -192,7 +192,8 @@ def test_a_path_rule_holds_for_what_commands_read_and_write(
 ) -> None:
     for folder in ("sub", "secrets"):
         os.mkdir(f"{root}/{folder}")
-    Path(root, "secret").write_text("s")
+    for file in ("secret", "secrets/key"):
+        Path(root, file).write_text("s")
     decision = judge(deny=[rule]).decide(called("Bash", command))
     assert decision.behavior == expected, decision.reasons
 
