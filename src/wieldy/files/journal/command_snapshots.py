@@ -93,7 +93,8 @@ class CommandSnapshot:
         try:
             changes = await in_thread_uncancellable(self._compare_and_record, snapshot, tuple(also))
         except (OSError, WieldyError) as error:
-            self.problem = f"undo does not cover this command: {error}"
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            self.problem = f"undo does not cover this command: {reason}"
             return
         self.changed_paths = tuple(change.path for change in changes.changes)
         self.uncovered = changes.uncovered

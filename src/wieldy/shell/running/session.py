@@ -55,9 +55,15 @@ class ShellSession:
 
     @cached_property
     def folder(self) -> Path:
-        """Where commands report the directory they ended in."""
+        """Where commands report the directory they ended in. Raises `ToolFailure`."""
         folder = self.workspace.session_dir / "shell"
-        make_private_folder(folder)
+        try:
+            make_private_folder(folder)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ToolFailure(
+                f"The folder {folder} cannot be made: {reason}. Nothing was run. WIELDY_HOME moves the state folder."
+            ) from error
         return folder
 
     def start(

@@ -243,3 +243,12 @@ async def test_programs_that_would_wait_for_a_person_end_at_once(workspace):
 async def test_both_streams_keep_their_order(workspace):
     result = await once(workspace, "for i in 1 2 3 4 5; do echo out $i; echo err $i >&2; done")
     assert result.text == "".join(f"out {i}\nerr {i}\n" for i in range(1, 6))
+
+
+@pytest.mark.asyncio
+async def test_a_state_folder_that_cannot_be_written_is_told_in_a_sentence(tmp_path):
+    (tmp_path / "state").write_text("a file, where a folder should be")
+    workspace = open_workspace(tmp_path, session_dir=tmp_path / "state" / "session")
+    with pytest.raises(ToolFailure, match=r"state/session/shell cannot be made: not a directory. Nothing was run"):
+        workspace.services.shells.start("true", cwd=workspace.cwd)
+    await workspace.aclose()
