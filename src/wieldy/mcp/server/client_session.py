@@ -78,8 +78,8 @@ class ClientSession:
                 self._is_open = True
 
     async def aclose(self) -> None:
+        await self.notifier.aclose()  # first: servers that end change the tools, and a closed toolbox offers none
         await self.box.aclose()
-        await self.notifier.aclose()
 
     async def prepare(self, ctx: Context, publish_change: PublishChange | None = None) -> None:
         """Before a request: note what its client supports, and reload changed settings."""
