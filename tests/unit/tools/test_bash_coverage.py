@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from contextlib import asynccontextmanager
 
@@ -97,3 +98,21 @@ async def test_a_command_whose_writes_are_known_is_covered_whatever_the_size_and
         assert result.data["uncovered"] == [] and len(result.data["changedFiles"]) == 2
         await box.undo()
     assert outside.read_text() == "mine\n" and (project / "big").stat().st_size == BIG
+
+
+@pytest.mark.asyncio
+async def test_our_own_state_inside_the_project_is_not_taken_for_a_change(project, monkeypatch):
+    monkeypatch.setenv("WIELDY_HOME", str(project / "state"))
+    async with Toolbox(project, judge=Allowing(), settings={"bash": {"snapshotSeconds": 60}}) as box:
+        for _ in range(2):
+            result = await box.call("Bash", command=script("open('small','a').write('x')"))
+            assert result.data["changedFiles"] == [f"{project}/small"] and result.data["uncovered"] == []
+
+
+@pytest.mark.asyncio
+async def test_commands_at_the_same_time_are_both_recorded(open_box, project):
+    async with open_box() as box:
+        commands = [script(f"import time; time.sleep(0.2); open('made{n}','w').write('x')") for n in range(3)]
+        await asyncio.gather(*(box.call("Bash", command=command) for command in commands))
+        await box.undo(everything=True)
+    assert sorted(path.name for path in project.iterdir()) == ["big", "small"]

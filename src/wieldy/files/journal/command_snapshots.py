@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from wieldy.core.errors import WieldyError
 from wieldy.core.events import Notice
+from wieldy.core.state_dirs import state_home
 from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import ChangeOrigin, Uncovered
@@ -31,7 +32,9 @@ class CommandSnapshots:
 
     def __init__(self, workspace: Workspace, journal: Journal) -> None:
         self.journal = journal
-        self.trees = TreeSnapshots(snapshot_folder(workspace), workspace.env)
+        # Where the project holds our own state, as a home folder does, commands are not blamed for it.
+        state = os.path.realpath(state_home(workspace.env))
+        self.trees = TreeSnapshots(snapshot_folder(workspace), workspace.env, excluded=(state,))
         self.running = RunningCommands()
 
     async def aclose(self) -> None:

@@ -25,6 +25,7 @@ CLOCK_TICK_NS = 50_000_000
 # Entries of one folder that are looked at; the memory for more would be out of proportion.
 MAX_ENTRIES = 100_000
 CHECK_EVERY = 1024
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # How much longer than the computing time that it may take a walk may wait for the disk, or for other programs.
 WAITING_FACTOR = 2.0
 IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
@@ -133,10 +134,14 @@ class TimeLimit:
 
 
 class TreeWalker:
-    """Walks trees, and remembers from one walk to the next what the ignore rules said about unchanged folders."""
+    """Walks trees, and remembers from one walk to the next what the ignore rules said about unchanged folders.
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    It never enters the `excluded` folders.
+    """
+
+    def __init__(self, env: Mapping[str, str], excluded: Collection[str] = ()) -> None:
         self._env = env
+        self._excluded = frozenset(excluded)
         self._top_rules: dict[str, IgnoreRules] = {}
 
     def walk(
@@ -155,6 +160,7 @@ class TreeWalker:
         `keep_rules` the ignore rules of `known` folders are used even if they have changed since. Folders in `skip` are left out.
         """
         manifest = TreeManifest(time.time_ns())
+        skip = self._excluded.union(skip)
         preferred: deque[tuple[str, IgnoreRules | None, str]] = deque()
         pending: deque[tuple[str, IgnoreRules | None, str]] = deque()
         for top in tops:
@@ -170,7 +176,7 @@ class TreeWalker:
                 break
             try:
                 folder = self._scan(path, rules, repository, known.get(path), manifest.started, limit, keep_rules)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError:
                 manifest.unreadable.append(path)
@@ -201,8 +207,26 @@ class TreeWalker:
         time_limit: TimeLimit,
         keep_rules: bool,
     ) -> FolderState:
-        with os.scandir(path) as scan:
-            entries = list(islice(scan, MAX_ENTRIES + 1))
+        descriptor = os.open(path, FOLDER_FLAGS)
+        try:
+            with os.scandir(descriptor) as scan:
+                entries = list(islice(scan, MAX_ENTRIES + 1))
+            return self._read_entries(path, entries, rules, repository, known, started, time_limit, keep_rules)
+        finally:
+            os.close(descriptor)
+
+    def _read_entries(
+        self,
+        path: str,
+        entries: list[os.DirEntry[str]],
+        rules: IgnoreRules | None,
+        repository: str,
+        known: FolderState | None,
+        started: int,
+        time_limit: TimeLimit,
+        keep_rules: bool,
+    ) -> FolderState:
+        """The state of a folder whose entries are those of an open descriptor."""
         is_cut = len(entries) > MAX_ENTRIES
         listing = tuple([entry.name for entry in entries])
         folder = FolderState(known.listing if known is not None and known.listing == listing else listing)
@@ -272,8 +296,11 @@ def _apply_rules(
         return
     ignored = {name for name in VERSION_CONTROL if name in folder.listing}
     if in_force is not None and (in_force.user_excludes is not None or any(in_force.chains)):
+        prefix = path.rstrip("/") + "/"
         ignored.update(
-            entry.name for entry in entries if in_force.ignores(entry.path, entry.is_dir(follow_symlinks=False))
+            entry.name
+            for entry in entries
+            if in_force.ignores(prefix + entry.name, entry.is_dir(follow_symlinks=False))
         )
     folder.ignored = frozenset(ignored)
 

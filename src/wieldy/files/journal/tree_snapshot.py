@@ -128,6 +128,7 @@ class TreeSnapshots:
         env: Mapping[str, str],
         limits: SnapshotLimits | None = None,
         clock: Callable[[], float] | None = None,
+        excluded: Iterable[str] = (),
     ) -> None:
         self.reads = 0
         self.walked = 0
@@ -136,7 +137,7 @@ class TreeSnapshots:
         self._slots = slots
         self._env = env
         self._clock = clock
-        self._walker = TreeWalker(env)
+        self._walker = TreeWalker(env, tuple(excluded))
         self._known: dict[str, FolderState] = {}
         self._room = 0
         self._is_full = False
