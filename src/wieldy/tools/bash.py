@@ -124,7 +124,7 @@ class Bash(Tool):
                 confine=confine,
                 keeps_directory=read_only and all(part.program != "cd" for part in analysis.parts),
             )
-        except ToolFailure:
+        except BaseException:
             if snapshot:
                 await snapshot.record_changes()
             raise

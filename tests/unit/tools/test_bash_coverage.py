@@ -11,6 +11,7 @@ from tests.unit.tools.test_bash_undo import Allowing
 
 from wieldy import Toolbox
 from wieldy.core.events import Notice
+from wieldy.files.journal.command_snapshots import CommandSnapshot
 from wieldy.files.journal.tree_snapshot import SnapshotLimits
 from wieldy.files.journal.undo import history_lines
 
@@ -116,3 +117,30 @@ async def test_commands_at_the_same_time_are_both_recorded(open_box, project):
         await asyncio.gather(*(box.call("Bash", command=command) for command in commands))
         await box.undo(everything=True)
     assert sorted(path.name for path in project.iterdir()) == ["big", "small"]
+
+
+@pytest.mark.asyncio
+async def test_a_command_that_is_cancelled_before_it_runs_leaves_no_record(open_box, project, tmp_path):
+    for number in range(300):
+        (project / f"file{number}").write_text("x" * 1000)
+    async with open_box() as box:
+        snapshots = box.workspace.services.command_snapshots
+        for delay in (0, 0.001, 0.005, 0.02):
+            task = asyncio.ensure_future(CommandSnapshot.take(box.workspace, None, call_id="c", tool="Bash"))
+            await asyncio.sleep(delay)
+            task.cancel()
+            done = await asyncio.gather(task, return_exceptions=True)
+            if isinstance(done[0], CommandSnapshot):
+                await done[0].record_changes()
+        assert snapshots.trees._in_use == 0
+        assert not list((tmp_path / "home").glob("journal/*/snapshots/*/running-*"))
+        assert await box.workspace.services.journal.history() == ()
+
+
+@pytest.mark.asyncio
+async def test_a_command_that_cannot_be_started_leaves_no_record(open_box, project, tmp_path, monkeypatch):
+    async with open_box() as box:
+        monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+        result = await box.call("Bash", command=script("pass"))
+        assert result.is_error or result.data["exitCode"]
+        assert not list((tmp_path / "home").glob("journal/*/snapshots/*/running-*"))

@@ -45,14 +45,14 @@ class CommandSnapshot:
     """The snapshot before one command. What it finds is set by `record_changes`: `changed_paths`, `uncovered` (what undo
     cannot restore) and `problem` (why undo does not cover the command at all)."""
 
-    def __init__(self, workspace: Workspace, origin: ChangeOrigin, snapshot: TreeSnapshot) -> None:
+    def __init__(self, workspace: Workspace, origin: ChangeOrigin) -> None:
         self.changed_paths: tuple[str, ...] = ()
         self.uncovered: tuple[Uncovered, ...] = ()
         self.problem = ""
         self._workspace = workspace
         self._service = workspace.services.command_snapshots
         self._origin = origin
-        self._snapshot: TreeSnapshot | None = snapshot
+        self._snapshot: TreeSnapshot | None = None
         self._record: Path | None = None
         self._stop = threading.Event()
         self._copying: asyncio.Future[None] | None = None
@@ -78,11 +78,14 @@ class CommandSnapshot:
         scope = _scope(workspace, written)
         session = workspace.services.journal.session
         origin = ChangeOrigin(session, call_id, tool, turn, kind="command")
-        snapshot = await in_thread_uncancellable(trees.take, scope)
-        command = cls(workspace, origin, snapshot)
-        await in_thread_uncancellable(command._begin, ended_file)
-        if snapshot.uncopied:
-            command._copying = asyncio.ensure_future(in_thread(trees.copy_more, snapshot, command._stop))
+        command = cls(workspace, origin)
+        try:
+            await in_thread_uncancellable(command._begin, scope, ended_file)
+        except BaseException:
+            command._discard()  # the command will not run
+            raise
+        if command._snapshot is not None and command._snapshot.uncopied:
+            command._copying = asyncio.ensure_future(in_thread(trees.copy_more, command._snapshot, command._stop))
         return command
 
     async def record_changes(self, also: Sequence[Uncovered] = ()) -> None:
@@ -113,13 +116,19 @@ class CommandSnapshot:
             notes.append(f"undo does not cover: {summarize_uncovered(self.uncovered, self._workspace.root)}")
         return notes
 
-    def _begin(self, ended_file: str) -> None:
-        assert self._snapshot is not None
-        if self._service.trees.copies is not None:
+    def _begin(self, scope: SnapshotScope, ended_file: str) -> None:
+        trees, running = self._service.trees, self._service.running
+        self._snapshot = trees.take(scope)
+        if trees.copies is not None:
             with suppress(OSError, ValueError):  # then the command is not recorded if this process dies
-                self._record = self._service.running.begin(
-                    self._snapshot, self._service.trees.copies, self._origin, ended_file
-                )
+                self._record = running.begin(self._snapshot, trees.copies, self._origin, ended_file)
+
+    def _discard(self) -> None:
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot is not None:
+            self._service.trees.release()
+        if self._record is not None:
+            self._service.running.end(self._record)
 
     def _compare_and_record(self, snapshot: TreeSnapshot, also: tuple[Uncovered, ...]) -> TreeChanges:
         changes = self._service.trees.compare(snapshot)

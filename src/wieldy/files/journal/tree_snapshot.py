@@ -195,6 +195,11 @@ class TreeSnapshots:
             self._in_use -= 1
             return comparison.result()
 
+    def release(self) -> None:
+        """Forget a snapshot that will not be compared."""
+        with self._lock:
+            self._in_use -= 1
+
     def close(self) -> None:
         with self._lock:
             if self.copies is not None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from wieldy.core.workspace import Workspace
 from wieldy.files.apply_edit import write_changes
 from wieldy.files.journal import database
-from wieldy.files.journal.database import MIGRATIONS, JournalDatabase
+from wieldy.files.journal.database import APPLICATION_ID, MIGRATIONS, JournalDatabase
 from wieldy.files.journal.entries import ChangeOrigin, EntryFile, FileChange, Uncovered
 from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.store import ContentUnavailable, JournalStore
@@ -366,3 +366,20 @@ def test_a_busy_database_is_waited_for(root: Path, monkeypatch: pytest.MonkeyPat
 
 if __name__ == "__main__":
     {"limited": limited, "busy": busy, "create": create}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])  # type: ignore[operator]
+
+
+def test_a_database_of_the_first_version_is_brought_up_to_date_with_its_entries(tmp_path: Path):
+    path = tmp_path / "journal.sqlite3"
+    with sqlite3.connect(path, isolation_level=None) as db:
+        db.executescript(f"{MIGRATIONS[0]} PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version=1;")
+        db.execute(
+            "INSERT INTO entries (kind, session, call_id, tool, turn, time, coverage, state, active) "
+            "VALUES ('command', 's', 'c', 'Bash', NULL, 1.0, 'every file that no ignore rule hides', 'done', 1)"
+        )
+    db.close()
+    store = JournalStore(path)
+    [entry] = store.find(known_only=True)
+    assert (entry.call_id, entry.uncovered) == ("c", ())
+    store.record([FileChange("/a", None, b"x")], ChangeOrigin("s", "d", "Bash", uncovered=(Uncovered("/b", "why"),)))
+    assert [entry.call_id for entry in store.find()] == ["c", "d"]
+    store.close()
