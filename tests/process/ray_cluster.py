@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 os.environ |= {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -20,7 +21,7 @@ os.environ |= {
 def main() -> None:
     from ray.cluster_utils import Cluster
 
-    common = {"object_store_memory": 80_000_000, "node_ip_address": "127.0.0.1"}
+    common: dict[str, Any] = {"object_store_memory": 80_000_000, "node_ip_address": "127.0.0.1"}
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **common})
     nodes = [cluster.add_node(num_cpus=2, **common) for _ in range(2)]
     cluster.wait_for_nodes()

@@ -31,7 +31,7 @@ from wieldy.batch.processes import WorkerLost, WorkerProcess
 from wieldy.batch.rates import RateGate, RateLimiter, RateReport
 from wieldy.batch.results import AttemptResult
 from wieldy.core.errors import WieldyError
-from wieldy.providers.registry import PRESETS
+from wieldy.providers.registry import model_environment
 
 PROGRESS_SECONDS = 1.0
 SILENT_SECONDS = 10.0
@@ -103,7 +103,8 @@ class RayEngine:
         self._owns_cluster = True
 
     def _make_actor(self, ray: Any) -> ActorHandle:
-        arguments = (self._gate_name, self._work, str(self._token), model_environment())
+        # The environment is an argument, because Ray would show the variables of a runtime environment.
+        arguments = (self._gate_name, self._work, str(self._token), model_environment(os.environ))
         actor = _worker_actor(ray).remote(*arguments)
         return ActorHandle(actor)
 
@@ -317,13 +318,6 @@ def _worker_actor(ray: Any) -> Any:
 
 def _rate_actor(ray: Any) -> Any:
     return ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=0, max_concurrency=100_000)(ClusterGateActor)
-
-
-def model_environment() -> dict[str, str]:
-    """Keys and addresses of models, for the workers. Passed as an argument: Ray would show variables of a runtime environment."""
-    names = {preset.key for preset in PRESETS.values()} | {f"{name.upper()}_BASE_URL" for name in PRESETS}
-    names |= {"ANTHROPIC_AUTH_TOKEN"}
-    return {name: value for name, value in os.environ.items() if name in names or name.startswith("WIELDY_")}
 
 
 def pack(folder: Path) -> bytes:

@@ -90,7 +90,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--repos", type=folder, default=None, metavar="DIR", help="a folder of clones, searched before GitHub")
     add("--workers", type=count, default=8, metavar="N", help="sessions at the same time (default: %(default)s)")
     add("--processes", type=count, metavar="N", help="worker processes (default: one a core)")
-    add("--engine", type=_engine_name, default="local", metavar="ENGINE", help="local, ray, or ray:ADDRESS (default: %(default)s)")
+    add(
+        "--engine",
+        type=_engine_name,
+        default="local",
+        metavar="ENGINE",
+        help="local (the default), ray, or ray:ADDRESS",
+    )
     add("--shard", type=_shard, default="1/1", metavar="I/N", help="do part I of N, counted from 1")
     add(
         "--attempts",

@@ -97,3 +97,10 @@ def _model_class(preset: ProviderPreset, url: str | None) -> type[HttpModel]:
 
 def _is_openai(url: str | None) -> bool:
     return url is None or (urlsplit(url).hostname or "").lower() == "api.openai.com"
+
+
+def model_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """What a session on another machine needs of an environment: keys and addresses of models, and our own variables."""
+    names = {preset.key for preset in PRESETS.values()} | {f"{name.upper()}_BASE_URL" for name in PRESETS}
+    names.add("ANTHROPIC_AUTH_TOKEN")
+    return {name: value for name, value in env.items() if name in names or name.startswith("WIELDY_")}
