@@ -363,3 +363,23 @@ async def test_an_answer_by_schema_is_structured_output(options):
     )
     result = result_of(await collect("2 + 3?", given))
     assert (result.subtype, result.structured_output) == ("success", {"sum": 5})
+
+
+async def test_agents_of_the_options_do_tasks(options):
+    reviewer = sdk.AgentDefinition(description="Reviews code", prompt="You review.", tools=["Read"], model="inherit")
+    task = {"call": "Agent", "input": {"agent_type": "reviewer", "prompt": "review it", "description": "review"}}
+    part = {"type": "reviewer", "turns": [[READ], [{"text": "all is well"}]]}
+    given = options([task], [{"text": "done"}], agents=[part])
+    given.agents = {"reviewer": reviewer}
+    messages = await collect("go", given)
+    assert "reviewer" in messages[0].data["agents"]
+    inside = [m for m in messages if isinstance(m, sdk.AssistantMessage) and m.parent_tool_use_id]
+    assert inside
+    assert "all is well" in str(tool_results(messages)[-1].content)
+
+
+async def test_an_agent_that_cannot_be_used_fails_the_connection(options):
+    given = options([{"text": "hi"}])
+    given.agents = {"reviewer": sdk.AgentDefinition(description="x", prompt="y", tools=["NoSuchTool"])}
+    with pytest.raises(Exception, match="NoSuchTool"):
+        await collect("go", given)

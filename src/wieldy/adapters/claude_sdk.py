@@ -37,7 +37,7 @@ class InProcessTransport(Transport):
         transport = InProcessTransport(root=".", model="openai/gpt-5.5")
         async for message in query(prompt="…", options=options, transport=transport): …
 
-    The SDK gives a transport no more than its callbacks: hooks and `can_use_tool` come from `ClaudeAgentOptions`, all
+    The SDK gives a transport no more than its callbacks: hooks, agents and `can_use_tool` come from `ClaudeAgentOptions`, all
     else from the options of `Session` given here. `mcp_servers` names the SDK MCP servers of `ClaudeAgentOptions`; the
     dictionary itself will do. A transport serves one connection.
     """
@@ -131,6 +131,7 @@ class InProcessTransport(Transport):
             model=self._model,
             settings=settings,
             hooks=(*options.pop("hooks", ()), *host.hooks),
+            agents=(*options.pop("agents", ()), *host.agents),
             host=HostServices(mcp_relay=host.relay, question_handler=host),
             **options,
         )

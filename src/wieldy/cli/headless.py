@@ -138,8 +138,9 @@ async def _run(options: argparse.Namespace, arguments: Mapping[str, Any], prompt
         else:
             for problem in host.problems:
                 print_error(problem)
+            given = {**arguments, "agents": [*arguments["agents"], *host.agents]}
             session = Session(
-                **{**arguments, "settings": _with_servers(arguments["settings"], host.servers)},
+                **{**given, "settings": _with_servers(arguments["settings"], host.servers)},
                 resume=resume,
                 hooks=host.hooks,
                 ask=host.ask if is_asked else asked.ask if asked is not None else None,

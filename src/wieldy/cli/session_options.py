@@ -23,6 +23,7 @@ from wieldy.core.errors import WieldyError
 
 if TYPE_CHECKING:
     from wieldy.core.decision import Behavior
+    from wieldy.subagents.definitions import AgentType
 
 THINKING_TOKENS = 10_000  # for `--thinking` without a number
 
@@ -48,6 +49,7 @@ def add_session_options(parser: argparse.ArgumentParser) -> None:
     add("--system-prompt-file", metavar="FILE", help="the same from a file")
     add("--append-system-prompt", default="", metavar="TEXT", help="text to append to the system prompt")
     add("--add-dir", type=folder, action="append", default=[], metavar="DIR", help="another folder to work in")
+    add("--agents", metavar="JSON", help="types of subagents: a JSON object of names and definitions, or a file")
     add("--settings", metavar="FILE", help="a settings file, or its JSON, merged over the others")
     add("--mcp-config", action="append", default=[], metavar="FILE", help="MCP servers as in .mcp.json, or their JSON")
     add_root(parser)
@@ -80,6 +82,7 @@ def session_arguments(options: argparse.Namespace) -> dict[str, Any]:
         "base_url": options.base_url,
         "fallback_model": options.fallback_model,
         "builtins": True if options.tools is None else options.tools,
+        "agents": _agents(options.agents),
         "mode": "bypassPermissions" if options.dangerously_skip_permissions else options.permission_mode,
         "settings": settings,
         "settings_file": _settings_file(options),
@@ -94,6 +97,17 @@ def session_arguments(options: argparse.Namespace) -> dict[str, Any]:
         "persist": not options.no_session_persistence,
         "servers": tuple(settings.get("mcpServers") or ()) if options.strict_mcp_config else True,
     }
+
+
+def _agents(source: str | None) -> list[AgentType]:
+    if source is None:
+        return []
+    from wieldy.headless.host import parse_agents
+
+    try:
+        return parse_agents(_read_json(source, "agents"))
+    except WieldyError as error:
+        raise UsageError(str(error)) from None
 
 
 def resumed_session(options: argparse.Namespace) -> str | None:

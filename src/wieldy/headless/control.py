@@ -81,10 +81,10 @@ class ControlProtocol:
         try:
             host = ControlHost(self._channel, request)
             session = self._open_session(host)
-        except WieldyError as error:
+        except (WieldyError, ValueError) as error:
             if first is not None:
                 self._channel.respond_error(first.get("request_id"), str(error))
-            raise
+            raise error if isinstance(error, WieldyError) else ControlFailure(str(error)) from None
         host.attach(session)
         self.is_hosted = host.initialized
         if first is not None:

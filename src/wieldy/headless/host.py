@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from wieldy.core.decision import Answer, Question
+from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.headless.control_channel import ControlChannel, ControlFailure, Fields
 from wieldy.hooks.config import Hook, OnError, python_hook
 from wieldy.hooks.events import HOOK_EVENTS
+from wieldy.subagents.definitions import AgentType
 
 if TYPE_CHECKING:
     from wieldy.agent.session import Session
@@ -25,7 +27,7 @@ ON_FAILURE: Mapping[str, OnError] = {"block": "block", "continue": "warn"}
 class ControlHost:
     """What a host contributes to a session, from its `initialize` request; None where it sent none.
 
-    `hooks` and `servers` are what it registered, `problems` what of that cannot be used.
+    `hooks`, `agents` and `servers` are what it registered, `problems` what of that cannot be used.
     """
 
     def __init__(self, channel: ControlChannel, initialize: Fields | None) -> None:
@@ -35,9 +37,7 @@ class ControlHost:
         self.problems: list[str] = []
         fields = initialize or {}
         self.hooks = tuple(self._parse_hooks(fields.get("hooks")))
-        agents = fields.get("agents")
-        if agents:
-            self.problems.append(f"the agents {', '.join(agents)} are left out: put them into .wieldy/agents")
+        self.agents = parse_agents(fields.get("agents"))
         servers = fields.get("sdkMcpServers")
         self.servers = {str(name): {"type": "sdk", "name": name} for name in servers or ()}
 
@@ -160,6 +160,28 @@ class ControlHost:
         hook = python_hook(event, call, match=matcher if isinstance(matcher, str) else "", on_error=on_error)
         limit = float(seconds) if isinstance(seconds, int | float) and seconds > 0 else hook.seconds
         return replace(hook, name=f"{event} callback {callback_id}", seconds=limit)
+
+
+def parse_agents(section: Any) -> list[AgentType]:
+    """The types of subagents in an object of names and definitions, as Claude Code writes them. Raises `ControlFailure`."""
+    try:
+        return [_agent_type(str(name), fields) for name, fields in (section or {}).items()]
+    except (AttributeError, TypeError) as error:
+        raise ControlFailure(f"the agents cannot be used: {error}") from None
+
+
+def _agent_type(name: str, fields: Fields) -> AgentType:
+    tools, model = fields.get("tools"), fields.get("model")
+    return AgentType(
+        name,
+        str(fields.get("prompt") or ""),
+        str(fields.get("description") or ""),
+        None if tools is None else [RENAMED_TOOLS.get(tool, tool) for tool in tools],
+        [RENAMED_TOOLS.get(tool, tool) for tool in fields.get("disallowedTools") or ()],
+        None if model in (None, "inherit") else str(model),
+        fields.get("permissionMode"),
+        fields.get("maxTurns"),
+    )
 
 
 def _user_answer(question: UserQuestion, answer: Any) -> UserAnswer:
