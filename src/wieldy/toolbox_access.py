@@ -48,7 +48,7 @@ class ToolboxAccess:
         self._require_open()
         return await self.workspace.services.toolset.offering(window, only=only)
 
-    async def tools_for(self, wire: Wire) -> list[dict[str, Any]]:
+    async def tools_for(self, wire: Wire) -> list[Any]:
         """The tools for `tools=` of a request to the API of Anthropic, to Chat Completions (`openai`) or to `responses`.
 
         Each description has the tool's whole prompt. The order is stable. Raises `ValueError` for another wire.

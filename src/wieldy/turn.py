@@ -117,7 +117,7 @@ class Turn(CallTurn):
         begun = {block["id"]: place for place, block in sorted(self._message.blocks.items()) if "id" in block}
         return sorted(await super().results(), key=lambda result: begun.get(result.call_id, len(begun)))
 
-    async def messages(self, wire: Wire | None = None) -> list[dict[str, Any]]:
+    async def messages(self, wire: Wire | None = None) -> list[Any]:
         """The messages with the results, to append after the assistant's message; none if there was no call.
 
         `wire` is the API they are for; without it, that of the events that were fed.

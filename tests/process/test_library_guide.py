@@ -1,0 +1,193 @@
+"""The programs of the library guide: each is run as it is printed, and all pass the type checkers."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args
+
+import pytest
+from tests.needs import skip_untested
+from tests.unit.providers.wire import STREAMS, loopback, stream
+
+from wieldy import AnyEvent, Script, Session, Store, Toolbox
+
+DOCS = Path(__file__).parents[2] / "docs"
+PROGRAMS: dict[str, str] = {
+    name: code
+    for code in re.findall(r"```python\n(.*?)```", (DOCS / "library.md").read_text(encoding="utf-8"), re.DOTALL)
+    for name in re.findall(r"\A# (\w+)\.py\n", code)
+}
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.txt").write_text("hello\n")
+    return folder
+
+
+def program(name: str, folder: Path) -> ModuleType:
+    path = folder / f"{name}.py"
+    path.write_text(PROGRAMS[name])
+    spec = importlib.util.spec_from_file_location(f"guide_{name}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+READ: list[Any] = [("call", "c1", "Read", '{"file_path": "a.txt"}')]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("name", "wire"), [("anthropic_loop", "anthropic"), ("openai_loop", "openai")])
+async def test_the_loops_around_the_sdks(project, tmp_path, name, wire):
+    module = program(name, tmp_path)
+    replies = (stream(STREAMS[wire](READ, 5)), stream(STREAMS[wire]([("text", "It says hello.")])))
+    async with loopback(*replies) as server, Toolbox(project, settings={}) as box:
+        if wire == "anthropic":
+            from anthropic import AsyncAnthropic
+
+            async with AsyncAnthropic(api_key="key", base_url=server.url, max_retries=0) as client:
+                assert await module.ask(client, box, "What does a.txt say?") == "It says hello."
+        else:
+            from openai import AsyncOpenAI
+
+            async with AsyncOpenAI(api_key="key", base_url=server.url, max_retries=0) as openai:
+                assert await module.ask(openai, box, "What does a.txt say?") == "It says hello."
+        assert "hello" in str(server.received[1].body["messages"][-1])
+
+
+def test_dependencies(project, tmp_path):
+    assert asyncio.run(program("shop", tmp_path).look_up(str(project), "tea")) == "3"
+
+
+@pytest.mark.asyncio
+async def test_a_typed_answer(project, tmp_path):
+    module = program("plan", tmp_path)
+    model = Script([[{"text": '{"goal": "tea", "steps": ["boil"]}'}]])
+    async with Session(project, model=model, settings={}) as session:
+        assert await module.make_plan(session, "make tea") == module.Plan("tea", ["boil"])
+
+
+@pytest.mark.asyncio
+async def test_approvals_over_a_web_service(project, tmp_path):
+    module = program("approvals", tmp_path)
+    call = {"call": "Bash", "input": {"command": "touch made"}, "id": "a"}
+    state = await module.start(str(project), Script([[{"text": "I will."}, call]]), "make it")
+    assert state["text"] == "I will."
+    assert [question["id"] for question in state["questions"]] == ["a"]
+    assert not (project / "made").exists()
+    state = await module.reply(str(project), Script([[{"text": "done"}]]), state["session"], {"a": True})
+    assert (state["text"], state["questions"]) == ("done", [])
+    assert (project / "made").exists()
+
+
+@pytest.mark.asyncio
+async def test_storage(project, tmp_path):
+    store: Store = program("sqlite_store", tmp_path).SqliteStore(str(tmp_path / "sessions.db"))
+    async with Session(project, model=Script([[{"text": "one"}]]), settings={}, store=store) as session:
+        await session.ask("go")
+    assert await store.list() == [session.id]
+    async with Session(
+        project, model=Script([[{"text": "two"}]]), settings={}, store=store, resume=session.id
+    ) as again:
+        assert await again.ask("go on") == "two"
+        assert len(again.messages) == 4
+
+
+@pytest.mark.asyncio
+async def test_watching(project, tmp_path, capsys):
+    usage = {"usage": {"input_tokens": 3, "output_tokens": 7}}
+    model = Script([[{"call": "Read", "input": {"file_path": "a.txt"}}], [{"text": "hello"}, usage]])
+    async with Session(project, model=model, settings={}) as session:
+        assert await program("watch", tmp_path).show(session, "go") == 7
+    printed = capsys.readouterr().out
+    assert "[Read {'file_path': " in printed
+    assert printed.endswith("hello")
+
+
+def test_testing(project, tmp_path):
+    asyncio.run(program("greeting_test", tmp_path).test_the_agent_greets(str(project)))
+
+
+def test_serving(project, tmp_path):
+    assert program("serve", tmp_path).double(4) == 8
+
+
+def test_every_program_is_run_by_a_test():
+    source = Path(__file__).read_text(encoding="utf-8")
+    assert PROGRAMS.keys() == {name for name in PROGRAMS if f'"{name}"' in source}
+    assert len(PROGRAMS) >= 9
+
+
+def test_the_table_of_events_is_that_of_the_classes():
+    page = (DOCS / "library.md").read_text(encoding="utf-8")
+    for event in get_args(AnyEvent):
+        fields = ", ".join(f"`{name}`" for name in event.__struct_fields__ if name != "at")
+        assert f"| `{event.kind}` | `{event.__name__}` | {fields} |" in page
+
+
+def write_all(folder: Path) -> list[str]:
+    for name, code in PROGRAMS.items():
+        (folder / f"{name}.py").write_text(code)
+    return [f"{name}.py" for name in PROGRAMS]
+
+
+def check(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_programs_pass_mypy_strict(tmp_path):
+    files = write_all(tmp_path)
+    check([sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--config-file=", *files], tmp_path)
+
+
+def test_the_programs_pass_pyright(tmp_path):
+    program = shutil.which("pyright")
+    if program is None:
+        skip_untested("pyright is not installed")
+    files = write_all(tmp_path)
+    check([program, "--pythonpath", sys.executable, *files], tmp_path)
+
+
+@pytest.mark.asyncio
+async def test_the_data_of_results_has_the_documented_fields(project):
+    rows = re.findall(
+        r"^\| ([\w, ]+) \| (.*) \|$",
+        (DOCS / "tools.md").read_text(encoding="utf-8").partition("## Data of results")[2],
+        re.M,
+    )
+    documented = {name.strip(): fields for names, fields in rows for name in names.split(",")}
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("Read", {"file_path": "a.txt"}),
+        ("Write", {"file_path": "b.txt", "content": "x"}),
+        ("Edit", {"file_path": "a.txt", "old_string": "hello", "new_string": "moon"}),
+        ("Grep", {"pattern": "moon", "output_mode": "content"}),
+        ("Glob", {"pattern": "*.txt"}),
+        ("LS", {"path": "."}),
+        ("FileSearch", {"pattern": "moon", "path": "."}),
+        ("Bash", {"command": "echo hi"}),
+        ("TodoWrite", {"todos": [{"content": "x", "status": "pending", "activeForm": "y"}]}),
+    ]
+    async with Toolbox(project, settings={}, mode="bypassPermissions") as box:
+        for name, input in calls:
+            result = await box.call(name, input)
+            assert not result.is_error, result.text
+            for field in result.data:
+                assert f"`{field}`" in documented[name], (name, field)
