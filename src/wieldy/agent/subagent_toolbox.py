@@ -90,9 +90,9 @@ class StrictestPolicy:
         """Whether `hides` can be true for any path."""
         return self._policy.hides_anything
 
-    def guarded_files(self) -> GuardedFiles:
+    def guarded_files(self, also_writable: Sequence[str] = ()) -> GuardedFiles:
         """What a sandbox must keep from programs."""
-        return self._policy.guarded_files()
+        return self._policy.guarded_files(also_writable)
 
     def _in_mode(self, mode: str) -> Policy:
         """The session's policy in some mode, derived again when its rules or folders have changed."""

@@ -99,6 +99,7 @@ class SandboxAdviser:
 
     async def advise(self, plan: PlannedCall) -> Advice:
         from wieldy.core.threads import in_thread
+        from wieldy.shell.sandbox.policy import extra_writable
 
         sandbox = self._workspace.services.sandbox
         analyses = [self._policy.analyze(effect.command) for effect in plan.effects if isinstance(effect, Runs)]
@@ -107,7 +108,7 @@ class SandboxAdviser:
         if any(analysis.verdict == "unknown" for analysis in analyses):
             if self._policy.outside == "deny":
                 return Advice()
-            guarded = await in_thread(self._policy.guarded_files)
+            guarded = await in_thread(self._policy.guarded_files, extra_writable(self._workspace))
             if guarded.problem:
                 return Advice()
         mechanism = (await sandbox.wrapper()).mechanism

@@ -209,11 +209,11 @@ class Policy:
     def hides_anything(self) -> bool:
         return self._files.hides_anything
 
-    def guarded_files(self) -> GuardedFiles:
+    def guarded_files(self, also_writable: Sequence[str] = ()) -> GuardedFiles:
         """Find what a sandbox must keep from programs: what rules deny and what is protected. Blocks on the disk."""
         from wieldy.permissions.guarded_files import find_guarded_files
 
-        return find_guarded_files(self._index.paths, self._protected, self._paths)
+        return find_guarded_files(self._index.paths, self._protected, self._paths, also_writable=also_writable)
 
     @property
     def outside(self) -> OutsidePolicy:

@@ -35,10 +35,16 @@ class _NotAllFound(Exception):
 
 
 def find_guarded_files(
-    rules: PathRules, protected: ProtectedPaths, paths: PathResolver, *, max_entries: int = MAX_ENTRIES
+    rules: PathRules,
+    protected: ProtectedPaths,
+    paths: PathResolver,
+    *,
+    also_writable: Sequence[str] = (),
+    max_entries: int = MAX_ENTRIES,
 ) -> GuardedFiles:
-    """Look through the roots for what rules deny and what is protected. Blocks on the disk."""
-    finder = _Finder(rules.denying("Read"), rules.denying("Edit"), protected, paths, max_entries)
+    """Look through all writable folders for what rules deny and what is protected. Blocks on the disk."""
+    writable = (*paths.roots, *map(paths.real, also_writable))
+    finder = _Finder(rules.denying("Read"), rules.denying("Edit"), protected, paths, writable, max_entries)
     try:
         finder.add_named()
         for folder in finder.folders:
@@ -58,6 +64,7 @@ class _Finder:
         unwritable: Sequence[PathPattern],
         protected: ProtectedPaths,
         paths: PathResolver,
+        writable: Sequence[str],
         max_entries: int,
     ) -> None:
         self.hidden: set[str] = set()
@@ -65,7 +72,8 @@ class _Finder:
         self.problem = ""
         # Nothing in the main repository of a work tree can be written, so there only denied reads matter.
         main = [paths.main_repository] if paths.main_repository and unreadable else []
-        self.folders = (*paths.roots, *main)
+        self.folders = (*writable, *main)
+        self._writable = writable
         self._unreadable, self._unwritable = unreadable, unwritable
         self._protected = protected
         self._paths = paths
@@ -82,8 +90,8 @@ class _Finder:
                 raise _NotAllFound(f"a rule is about files all over {pattern.folder}")
             self._add(self.hidden, pattern.folder)
         for pattern in self._unwritable:
-            in_root = any(is_below(pattern.folder, root) for root in self._paths.roots)
-            holds_root = any(is_below(root, pattern.folder) for root in self._paths.roots)
+            in_root = any(is_below(pattern.folder, root) for root in self._writable)
+            holds_root = any(is_below(root, pattern.folder) for root in self._writable)
             if not in_root and not holds_root:
                 # A sandbox lets nothing be written there.
                 continue

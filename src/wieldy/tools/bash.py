@@ -280,7 +280,9 @@ async def _guarded_files(analysis: Analysis, ctx: ToolContext) -> tuple[tuple[st
     find = getattr(ctx.judge, "guarded_files", None)
     if analysis.verdict != "unknown" or find is None:
         return (), ()
-    files = await in_thread(find)
+    from wieldy.shell.sandbox.policy import extra_writable
+
+    files = await in_thread(find, extra_writable(ctx.workspace))
     return files.hidden, files.read_only
 
 

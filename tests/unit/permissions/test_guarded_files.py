@@ -69,5 +69,16 @@ def test_rules_about_too_much_are_a_problem(root, rule):
     assert guarded(root, rule, home=root.parent).problem
 
 
+def test_what_is_protected_or_denied_in_other_writable_folders_is_found_too(root):
+    other = root.parent / "other"
+    (other / "sub").mkdir(parents=True)
+    for name in (".env", "sub/.bashrc", "fixed"):
+        (other / name).write_text("x")
+    paths = PathResolver([str(root)], home=str(root.parent / "home"))
+    rules = PathRules([parse(f"Edit(/{other}/fixed)", "deny", Origin("user", folder=str(root)))], paths)
+    found = find_guarded_files(rules, ProtectedPaths([str(root)]), paths, also_writable=[str(other)])
+    assert {f"{other}/.env", f"{other}/sub/.bashrc", f"{other}/fixed"} <= {*found.read_only}
+
+
 def test_too_many_entries_are_a_problem(root):
     assert "too many files" in guarded(root, max_entries=3).problem

@@ -82,7 +82,7 @@ def policy_for(
 ) -> SandboxPolicy:
     """The policy of a workspace and its settings; `hidden` and `read_only` are further files that programs must not touch."""
     home = workspace.env.get("HOME") or os.path.expanduser("~")
-    allow_write = _paths(workspace.setting("sandbox.allowWrite"), home, workspace.root)
+    allow_write = extra_writable(workspace)
     deny_read = _paths([*SECRET_PATHS, *SERVICE_SOCKETS, *workspace.setting("sandbox.denyRead")], home, workspace.root)
     allow_read = _paths(workspace.setting("sandbox.allowRead"), home, workspace.root)
     temporary = (workspace.env.get("TMPDIR") or tempfile.gettempdir(), *TEMPORARY)
@@ -103,6 +103,12 @@ def policy_for(
         sockets=tuple(path for path in bound_sockets() if path not in allow_read),
         network=workspace.setting("sandbox.network"),
     )
+
+
+def extra_writable(workspace: Workspace) -> list[str]:
+    """The folders of `sandbox.allowWrite`."""
+    home = workspace.env.get("HOME") or os.path.expanduser("~")
+    return _paths(workspace.setting("sandbox.allowWrite"), home, workspace.root)
 
 
 def bound_sockets() -> tuple[str, ...]:
