@@ -89,4 +89,4 @@ def _print_plan(plan: UndoPlan, *, preview: bool = False) -> int:
     if preview:
         lines[0] = f"would {lines[0]}"
     write("\n".join(lines))
-    return 1 if plan.problems or plan.uncovered else 0
+    return 1 if plan.problems or any(each.changed for each in plan.uncovered) else 0

@@ -83,6 +83,11 @@ class JournalEntry(Struct, frozen=True):
     uncovered: tuple[Uncovered, ...] = ()
     active: bool = True
 
+    @property
+    def is_known(self) -> bool:
+        """Whether any change is known; false for a command that nobody watched."""
+        return not self.uncovered or bool(self.files) or any(each.changed for each in self.uncovered)
+
 
 def content_hash(data: bytes) -> str:
     """The key of a content in the journal."""

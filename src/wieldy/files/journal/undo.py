@@ -138,13 +138,20 @@ def plan_undo(journal: Journal, selector: UndoSelector | None = None, *, merge: 
     journal.recover()
     entries = _select(journal, selector or UndoSelector())
     files, blocked = _plan_files(journal, entries, merge)
+    unwatched = [each for entry in _unwatched_since(journal, entries[-1]) for each in entry.uncovered]
     return UndoPlan(
         "undo",
         tuple(entries),
         files,
         tuple(entry.id for entry in entries),
-        uncovered=(*_unrestored(entries, files), *blocked),
+        uncovered=tuple(dict.fromkeys((*_unrestored(entries, files), *blocked, *unwatched))),
     )
+
+
+def _unwatched_since(journal: Journal, entry: JournalEntry) -> list[JournalEntry]:
+    """Later commands of the same session of which no change is known."""
+    later = journal.store.find("command", session=entry.session, since=entry.time)
+    return [each for each in later if each.id > entry.id and not each.is_known]
 
 
 def plan_redo(journal: Journal, *, merge: bool = False, session: str | None = None) -> UndoPlan:
@@ -209,13 +216,19 @@ def _select(journal: Journal, selector: UndoSelector) -> list[JournalEntry]:
     else:
         entries = find(session=session, turn=selector.turn, known_only=True, limit=1)
     if not entries:
-        raise CannotUndo("There is nothing to undo.")
+        unwatched = find(session=session, turn=selector.turn, since=selector.since, limit=1)
+        raise CannotUndo(f"There is nothing to undo.{''.join(map(_unwatched_sentence, unwatched))}")
     [*_, last] = entries
     if selector.everything and selector.since is None:
         return find(session=last.session)
     if selector.whole_turn and last.turn is not None:
         return find(session=last.session, turn=last.turn)
     return entries if selector.everything else [last]
+
+
+def _unwatched_sentence(entry: JournalEntry) -> str:
+    what = "; ".join(uncovered_lines(entry.uncovered))
+    return f" What {entry.tool} ({entry.call_id}) changed is not known: {what}."
 
 
 def _plan_files(

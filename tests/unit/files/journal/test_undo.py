@@ -338,7 +338,10 @@ def test_a_command_of_which_nothing_is_covered_is_in_the_history_and_does_not_st
 def test_a_command_that_nobody_watched_is_not_the_last_change_but_is_named(project: Project):
     project.edit("1", a=b"1")
     record_command(project, uncovered=(Uncovered(str(project.root), "not looked at", False),))
-    assert undo(project.journal).changes[0].call_id == "1"
+    plan = undo(project.journal)
+    assert plan.changes[0].call_id == "1" and [each.reason for each in plan.uncovered] == ["not looked at"]
+    with pytest.raises(CannotUndo, match=r"What Bash \(bash\) changed is not known"):
+        undo(project.journal)
     redo(project.journal)
     plan = undo(project.journal, UndoSelector(everything=True))
     assert project.names == [] and [each.reason for each in plan.uncovered] == ["not looked at"]
