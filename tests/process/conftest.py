@@ -17,6 +17,9 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ}
+    (tmp_path / "state").mkdir()
+    # The choice about the sandbox is made, so that it is not offered at the start of every session.
+    (tmp_path / "state/settings.json").write_text('{"sandbox": {"autoAllow": false}}')
     return {**kept, "HOME": str(tmp_path / "person"), "WIELDY_HOME": str(tmp_path / "state")}
 
 

@@ -86,8 +86,11 @@ class Chat:
     async def __aenter__(self) -> Chat:
         await self.session.__aenter__()
         self._unsubscribe = self.session.box.subscribe(self._on_event)
+        from wieldy.terminal.start_screen import make_offers
+
         self._greet()
         self._start(self._find_named_prompts())
+        self._start(make_offers(self))
         if self.first_prompt is not None:
             self.submit(self.first_prompt)
         return self
@@ -310,17 +313,9 @@ class Chat:
         return answer
 
     def _greet(self) -> None:
-        box = self.session.box
-        self.say(f"wieldy in {box.workspace.root} ({box.policy.mode} mode). /help lists the commands.", "dim")
-        for problem in (*box.settings.errors, *box.settings.warnings, *box.hook_problems):
-            self.say(str(problem), "red")
-        try:
-            _ = self.session.provider
-        except SessionError as error:
-            self.say(NO_MODEL, "yellow")
-            self.say(str(error), "dim")
-        if box.settings.pending:
-            self.say(f"{len(box.settings.pending)} setting(s) wait for consent: wieldy permissions trust", "yellow")
+        from wieldy.terminal.start_screen import start_blocks
+
+        self.show(*start_blocks(self.session))
         if self.session.messages:
             self.show_conversation(f"resumed {self.session.id}: {len(self.session.messages)} messages")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.needs import skip_untested
 
 from wieldy import Script, Session
 from wieldy.core.decision import Answer, Question
@@ -65,7 +66,7 @@ async def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     opened: list[Chat] = []
 
     async def open_chat(model: Any = None, **options: Any) -> tuple[Chat, Person]:
-        settings = options.pop("settings", {})
+        settings = options.pop("settings", {"sandbox": {"autoAllow": False}})  # the choice is made
         chat = Chat(partial(Session, root, model=model, settings=settings, load_settings=True, **options))
         chat.surface = person = Person()
         await chat.__aenter__()
@@ -291,3 +292,59 @@ async def test_a_path_at_the_beginning_of_a_prompt_is_no_command(start: Callable
     chat, _ = await start(Script().says("A file."))
     await run_line(chat, "/etc/hosts is what?")
     assert chat.session.messages[0]["content"][0]["text"] == "/etc/hosts is what?"
+
+
+async def test_the_start_screen_names_what_matters_and_how_to_get_a_model(start: Callable[..., Any]) -> None:
+    chat, _ = await start()
+    text = shown(chat)
+    assert all(name in text for name in ("wieldy", "model    none", "folder", "mode     default", "sandbox", "/help"))
+    assert all(way in text for way in ("ANTHROPIC_API_KEY", "ollama/NAME", "wieldy demo"))
+
+
+async def test_the_start_screen_says_which_key_chose_the_model(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WIELDY_HOME", str(Path("nowhere").absolute()))
+    chat, _ = await start()
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    from wieldy.terminal.start_screen import start_blocks
+
+    session = Session(chat.session.box.workspace.root, settings={})
+    text = "\n".join("".join(span.text for span in row) for block in start_blocks(session) for row in rows(block, 120))
+    assert "openai/gpt-5.5 (OPENAI_API_KEY is set)" in text
+
+
+async def test_settings_of_claude_code_are_offered_once(start: Callable[..., Any], tmp_path: Path) -> None:
+    folder = tmp_path / "project/.claude"
+    folder.mkdir()
+    (folder / "settings.json").write_text('{"permissions": {"allow": ["Bash(make:*)"]}, "model": "sonnet"}')
+    chat, person = await start()
+    from wieldy.terminal.start_screen import make_offers
+
+    person.choices = [1]
+    person.asked.clear()
+    await make_offers(chat)
+    question, lines, _ = person.asked[0]
+    assert "Claude Code" in question
+    assert "permissions.allow, model" in lines[0]
+    person.asked.clear()
+    await make_offers(chat)
+    assert not any("Claude Code" in question for question, _, _ in person.asked)
+    person.choices = [0]
+    assert chat.session.box.settings.get("compat.claude") is False
+
+
+async def test_the_choice_about_the_sandbox_is_kept(start: Callable[..., Any], tmp_path: Path) -> None:
+    from wieldy.terminal.start_screen import make_offers
+
+    chat, person = await start(settings={})
+    if not await chat.session.box.workspace.services.sandbox.holds():
+        skip_untested("no sandbox holds here")
+    person.asked.clear()
+    person.choices = [0]
+    await make_offers(chat)
+    assert "sandbox without asking" in person.asked[0][0]
+    assert '"autoAllow": true' in (tmp_path / "home/settings.json").read_text()
+    person.asked.clear()
+    await make_offers(chat)
+    assert person.asked == []

@@ -1,0 +1,115 @@
+"""What a session shows and offers when it starts."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from wieldy.core.errors import SessionError, WieldyError
+from wieldy.core.threads import in_thread
+from wieldy.providers.registry import NO_MODEL
+from wieldy.terminal.blocks import Block, LineBlock, SpansBlock
+from wieldy.terminal.text import Row, TextSpan
+
+if TYPE_CHECKING:
+    from wieldy.agent.session import Session
+    from wieldy.terminal.chat import Chat
+
+HINTS = "/help lists the commands · @ names a file · ! runs a command"
+SET_UP_MODEL = """There is no model to talk to. You can still run tools with /call and !; see /help. To set one up:
+  a key           export ANTHROPIC_API_KEY=… (or OPENAI_API_KEY, DEEPSEEK_API_KEY …), then start wieldy again
+  a local server  wieldy --model ollama/NAME (vllm/NAME, llamacpp/NAME), or any other with --base-url URL
+  neither         wieldy demo shows a recorded session; WIELDY_MODEL or `model` in the settings keep your choice"""
+YES_NO = ("yes", "no")
+
+
+def start_blocks(session: Session) -> list[Block]:
+    """Version, model, folder, mode, sandbox and three hints; then what is wrong or waits for the person."""
+    from wieldy import __version__
+
+    box = session.box
+    rows: list[Row] = [
+        (TextSpan("wieldy", "bold"), TextSpan(f" {__version__}", "dim")),
+        _row("model", _describe_model(session)),
+        _row("folder", _shorten_home(str(box.workspace.root))),
+        _row("mode", box.policy.mode),
+        _row("sandbox", _describe_sandbox(session)),
+        (TextSpan(HINTS, "dim"),),
+    ]
+    blocks: list[Block] = [SpansBlock(tuple(rows))]
+    settings = box.settings
+    blocks += [LineBlock(str(problem), "red") for problem in (*settings.errors, *settings.warnings, *box.hook_problems)]
+    if problem := _model_problem(session):
+        blocks.append(LineBlock(SET_UP_MODEL, "yellow", gap=True))
+        if problem != NO_MODEL:
+            blocks.append(LineBlock(problem, "red"))
+    return blocks
+
+
+def _row(name: str, text: str) -> Row:
+    return (TextSpan(f"  {name:<8} ", "dim"), TextSpan(text))
+
+
+def _describe_model(session: Session) -> str:
+    if _model_problem(session):
+        return "none"
+    default = session.default_model
+    return f"{default.name} ({default.variable} is set)" if default is not None else session.model_name
+
+
+def _model_problem(session: Session) -> str:
+    try:
+        _ = session.provider
+    except SessionError as error:
+        return str(error)
+    return ""
+
+
+def _describe_sandbox(session: Session) -> str:
+    setting = session.box.workspace.setting
+    if setting("sandbox.enabled") is not True:
+        return "off: commands run with your rights, after a question"
+    return "on: commands in it need no question" if setting("sandbox.autoAllow") else "on"
+
+
+def _shorten_home(path: str) -> str:
+    home = os.path.expanduser("~")
+    return f"~{path[len(home) :]}" if path == home or path.startswith(home + os.sep) else path
+
+
+async def make_offers(chat: Chat) -> None:
+    """Offer what the person has not decided yet: Claude Code's settings, the sandbox. A choice is kept."""
+    try:
+        await _offer_claude_settings(chat)
+        await _offer_sandbox(chat)
+    except (WieldyError, OSError) as error:
+        chat.say(str(error), "red")
+
+
+async def _offer_claude_settings(chat: Chat) -> None:
+    from wieldy.settings.claude_offer import claude_offer, store_claude_choice
+
+    settings = chat.session.box.settings
+    offer = claude_offer(settings)
+    if offer is None:
+        return
+    choice = await chat.surface.choose(offer.question, offer.lines, YES_NO)
+    if choice is not None:
+        file = await in_thread(store_claude_choice, str(settings.root), choice == 0, chat.session.box.workspace.env)
+        await chat.session.box.reload()
+        waiting = "; `wieldy permissions trust` lists what waits for your consent" if choice == 0 else ""
+        chat.say(f"kept in {_shorten_home(str(file))}{waiting}", "dim")
+
+
+async def _offer_sandbox(chat: Chat) -> None:
+    from wieldy.settings.sandbox_offer import sandbox_offer, store_sandbox_choice
+
+    box = chat.session.box
+    offer = await sandbox_offer(box.settings, box.workspace)
+    if offer is None:
+        return
+    choice = await chat.surface.choose(offer.question, offer.lines, YES_NO)
+    if choice is not None:
+        file = await in_thread(store_sandbox_choice, choice == 0, box.workspace.env)
+        await box.reload()
+        chat.say(f"kept in {_shorten_home(str(file))}", "dim")
