@@ -85,6 +85,16 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("tools.*.cacheSeconds", "number", None, "How long results of a read-only tool are cached."),
     SettingKey("env", "string map", {}, "Environment variables for commands and servers."),
     _open("editorMode", "string", "normal", "The keys of the input box: `vim` for vi keys.", ("normal", "vim")),
+    SettingKey(
+        "statusLine", "object", None, 'A command that prints the status line: {"type": "command", "command": "…"}.'
+    ),
+    SettingKey(
+        "notifications",
+        "string",
+        "auto",
+        "How to tell you that it is your turn after ten seconds: `auto` is a bell and, where known, a desktop notification.",
+        ("auto", "bell", "off"),
+    ),
     SettingKey("hooks", "object", {}, "Commands to run at events."),
     _open(
         "messageIdleNotifThresholdMs", "integer", 60_000, "Milliseconds without a prompt before Notification hooks run."

@@ -19,7 +19,7 @@ def image_paths(prompt: str, folder: str) -> list[str]:
     paths: dict[str, None] = {}
     for match in _PATH.finditer(prompt):
         text = match[1] or match[2] or re.sub(r"\\(.)", r"\1", match[3] or "")
-        text = text.removeprefix("@").strip("'\"").rstrip(",;:)")
+        text = text.removeprefix("@").strip("'\"").rstrip(",;:)?!.")
         if text.startswith("file://"):
             text = unquote(text.removeprefix("file://"))
         if not text.lower().endswith(IMAGE_SUFFIXES):

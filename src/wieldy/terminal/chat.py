@@ -16,7 +16,9 @@ from wieldy.core.events import Event, RunEnded, Steered
 from wieldy.core.outcome import Image
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.terminal.blocks import Block, LineBlock
+from wieldy.terminal.notifications import TurnNotifier
 from wieldy.terminal.status import Status
+from wieldy.terminal.status_command import StatusCommand
 from wieldy.terminal.view_model import ViewModel
 from wieldy.workspace_services import HostServices
 
@@ -82,6 +84,8 @@ class Chat:
         self._stopped = False
         self._notes: list[str] = []
         self.named_prompts: dict[str, str] = {}
+        self.notifier = TurnNotifier(lambda: str(self.session.box.workspace.setting("notifications")))
+        self.status_command = StatusCommand(lambda: self.session, self._refresh)
 
     async def __aenter__(self) -> Chat:
         await self.session.__aenter__()
@@ -91,6 +95,7 @@ class Chat:
         self._greet()
         self._start(self._find_named_prompts())
         self._start(make_offers(self))
+        self.status_command.refresh()
         if self.first_prompt is not None:
             self.submit(self.first_prompt)
         return self
@@ -102,6 +107,7 @@ class Chat:
             task.cancel()
         if pending := [task for task in (*self._tasks, self._work) if task is not None and not task.done()]:
             await asyncio.wait(pending, timeout=5)
+        await self.status_command.aclose()
         await self.session.aclose()
 
     # What the person does
@@ -120,6 +126,7 @@ class Chat:
         """Handle a line: now, or after what is running."""
         from wieldy.terminal.commands import find_command
 
+        self.notifier.on_activity()
         command = find_command(text)
         if command is not None and command.while_running and self.busy:
             self._start(self._handle(text))
@@ -172,6 +179,7 @@ class Chat:
         policy = self.session.box.policy
         position = MODE_CYCLE.index(policy.mode) if policy.mode in MODE_CYCLE else -1
         policy.mode = MODE_CYCLE[(position + 1) % len(MODE_CYCLE)]
+        self.status_command.refresh()
         self.surface.refresh()
 
     # What commands use
@@ -251,9 +259,13 @@ class Chat:
             context=context,
             cost=session.conversation.cost,
             shells=len(shells),
+            line=self.status_command.line,
         )
 
     # Inside
+
+    def _refresh(self) -> None:
+        self.surface.refresh()
 
     def _create_session(self, resume: str | None) -> Session:
         host = HostServices(question_handler=_SurfaceQuestions(self))
@@ -265,6 +277,8 @@ class Chat:
 
     async def _on_event(self, event: Event) -> None:
         self.view.apply(event)
+        self.notifier.observe(event)
+        self.status_command.observe(event)
         if isinstance(event, Steered) and self.steering:
             self.steering.pop(0)
         elif isinstance(event, RunEnded):
@@ -307,6 +321,7 @@ class Chat:
         if _by_person.get():
             return Answer(True)
         answer = await self.surface.ask_permission(question)
+        self.notifier.on_activity()
         if answer is None:
             self.stop()
             return Answer(False)
