@@ -49,6 +49,11 @@ class SessionState:
         return self._models.main
 
     @property
+    def model_choice(self) -> tuple[str | None, str | None]:
+        """The model as it is configured, with its provider, and its base URL; None for a model object."""
+        return self._models.name_and_url()
+
+    @property
     def default_model(self) -> DefaultModel | None:
         """The model in use, where nobody named one and a key in the environment chose it."""
         return self._models.default

@@ -51,7 +51,7 @@ def main(command: str, argv: list[str]) -> int:
     prompt = " ".join([*options.prompt, *prompt_words]).strip()
 
     def open_session(**more: Any) -> Session:
-        session = Session(**arguments, **more)
+        session = Session(**{**arguments, **more})
         arguments.update(fork=False, session_id=None)  # only the first session is a fork, or has this id
         return session
 

@@ -17,8 +17,8 @@ OFFER = (
     "  · They can write in the project and in a private /tmp, nowhere else.",
     "  · They have no network. They do not see keys, passwords or the files that your rules deny.",
     "  · wieldy records what they change in the project, so that you can undo it.",
-    "wieldy still asks before destructive commands, writes to protected files, background commands, and before anything",
-    "runs outside the sandbox. You can change your mind with `sandbox.autoAllow` in your settings.",
+    "wieldy still asks before destructive commands, writes to protected files and background commands.",
+    "It asks before anything runs outside the sandbox. `sandbox.autoAllow` in your settings changes your mind.",
 )
 QUESTION = "Run commands in the sandbox without asking?"
 

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from wieldy.agent.prompts import Prompt
     from wieldy.core.outcome import ToolResult
 
-NO_MODEL = "There is no model to talk to. You can still run tools with /call and !; see /help."
+NO_MODEL = "There is no model to talk to; /model NAME sets one. /call and ! still run tools."
 NAMED_PROMPT_SECONDS = 30.0
+MODES_FOR_MODELS = ("plan", "dontAsk")
 MODE_CYCLE = ("default", "acceptEdits", "plan")
 
 # Set while a command of the person's own runs: it never asks.
@@ -212,16 +213,27 @@ class Chat:
         self._notes.append(text)
 
     async def call(self, name: str, input: Any) -> ToolResult:
-        """Call a tool for the person: it never asks, and its output is shown at length."""
+        """Call a tool for the person: it never asks, and its output is shown at length.
+
+        The modes that refuse instead of asking are meant for the model. Deny rules hold for the person, too.
+        """
+        policy = self.session.box.policy
+        mode = policy.mode
         token = _by_person.set(True)
+        if mode in MODES_FOR_MODELS:
+            policy.mode = "default"
         try:
             return await self.session.box.call(name, input)
         finally:
             _by_person.reset(token)
+            if mode in MODES_FOR_MODELS and policy.mode == "default":
+                policy.mode = mode
 
     async def resume(self, session_id: str | None) -> None:
-        """Switch to another session; None is a new one."""
-        session = self._create_session(session_id)
+        """Switch to another session; None is a new one with the same model."""
+        name, url = self.session.model_choice
+        same_model = {"model": name, "base_url": url} if session_id is None and name is not None else {}
+        session = self._create_session(session_id, **same_model)
         await self.session.aclose()
         await session.__aenter__()
         self._use_session(session)
@@ -267,9 +279,9 @@ class Chat:
     def _refresh(self) -> None:
         self.surface.refresh()
 
-    def _create_session(self, resume: str | None) -> Session:
+    def _create_session(self, resume: str | None, **more: Any) -> Session:
         host = HostServices(question_handler=_SurfaceQuestions(self))
-        return self._open_session(ask=self._ask_permission, resume=resume, host=host)
+        return self._open_session(ask=self._ask_permission, resume=resume, host=host, **more)
 
     def _use_session(self, session: Session) -> None:
         self.session = session

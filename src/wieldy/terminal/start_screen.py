@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from wieldy.terminal.chat import Chat
 
 HINTS = "/help lists the commands · @ names a file · ! runs a command"
-SET_UP_MODEL = """There is no model to talk to. You can still run tools with /call and !; see /help. To set one up:
-  a key           export ANTHROPIC_API_KEY=… (or OPENAI_API_KEY, DEEPSEEK_API_KEY …), then start wieldy again
-  a local server  wieldy --model ollama/NAME (vllm/NAME, llamacpp/NAME), or any other with --base-url URL
-  neither         wieldy demo shows a recorded session; WIELDY_MODEL or `model` in the settings keep your choice"""
+SET_UP_MODEL = """There is no model to talk to. /call and ! still run tools. To set one up:
+  a key           ANTHROPIC_API_KEY=… wieldy   (or OPENAI_API_KEY, DEEPSEEK_API_KEY)
+  a local server  WIELDY_MODEL=ollama/NAME wieldy   (or vllm/…, or --base-url URL)
+  neither         wieldy demo   (a recorded session)"""
 YES_NO = ("yes", "no")
 
 
@@ -34,9 +34,8 @@ def start_blocks(session: Session) -> list[Block]:
         _row("folder", _shorten_home(str(box.workspace.root))),
         _row("mode", box.policy.mode),
         _row("sandbox", _describe_sandbox(session)),
-        (TextSpan(HINTS, "dim"),),
     ]
-    blocks: list[Block] = [SpansBlock(tuple(rows))]
+    blocks: list[Block] = [SpansBlock(tuple(rows)), LineBlock(HINTS, "dim")]
     settings = box.settings
     blocks += [LineBlock(str(problem), "red") for problem in (*settings.errors, *settings.warnings, *box.hook_problems)]
     if problem := _model_problem(session):
@@ -68,7 +67,7 @@ def _model_problem(session: Session) -> str:
 def _describe_sandbox(session: Session) -> str:
     setting = session.box.workspace.setting
     if setting("sandbox.enabled") is not True:
-        return "off: commands run with your rights, after a question"
+        return "off: commands ask first"
     return "on: commands in it need no question" if setting("sandbox.autoAllow") else "on"
 
 

@@ -169,6 +169,17 @@ async def test_a_note_is_remembered_where_the_person_says(
     assert "nothing was remembered" in await said(chat, "#not this")
 
 
+@pytest.mark.parametrize("mode", ["plan", "dontAsk"])
+async def test_the_mode_of_the_model_does_not_bind_the_person(start: Callable[..., Any], mode: str) -> None:
+    chat, _ = await start(
+        mode=mode, settings={"permissions": {"deny": ["Bash(rm:*)"]}, "sandbox": {"autoAllow": False}}
+    )
+    await run_line(chat, "!touch made")
+    assert Path(chat.session.box.workspace.root, "made").exists()
+    assert "not permitted" in await said(chat, "!rm made")
+    assert chat.session.mode == mode
+
+
 async def test_permissions_are_listed_added_and_removed(start: Callable[..., Any]) -> None:
     chat, _ = await start()
     assert "deny: Bash(make:*) →" in await said(chat, "/permissions deny Bash(make:*)")
@@ -202,6 +213,18 @@ async def test_clear_begins_anew_and_resume_goes_back(start: Callable[..., Any])
     assert "first prompt" in person.asked[-1][2][0]
     assert "› first prompt" in shown(chat) and "First answer." in shown(chat), text
     assert "no session of this folder" in await said(chat, "/resume zzz")
+
+
+async def test_clear_keeps_the_model_of_a_resumed_session(start: Callable[..., Any], tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text('{"turns": [[{"text": "one"}]]}')
+    chat, _ = await start(f"script:{script}")
+    await run_line(chat, "hi")
+    await chat.session.aclose()
+    other, _ = await start()
+    await other.resume(chat.session.id)
+    await run_line(other, "/clear")
+    assert other.session.model_choice == (f"script:{script}", None)
 
 
 async def test_copy_takes_an_answer_or_one_of_its_code_blocks(

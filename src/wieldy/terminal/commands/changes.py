@@ -53,7 +53,7 @@ async def redo(chat: Chat, rest: str) -> None:
     if result.files is not None:
         _report(chat, result.files)
     if result.conversation:
-        chat.show_conversation("the conversation is as it was before the rewind")
+        chat.say("the conversation is as it was before the rewind", "dim")
 
 
 async def rewind(chat: Chat, rest: str) -> None:
@@ -82,7 +82,8 @@ async def restore(chat: Chat, checkpoint: Checkpoint, what: str) -> None:
         checkpoint.number, files=what != CONVERSATION, conversation=what != FILES
     )
     if result.conversation:
-        chat.show_conversation(f"back to before: {truncate_line(checkpoint.text, SHOWN_PROMPT_CHARS)}")
+        chat.view.last_answer = ""
+        chat.say(f"back to before: {truncate_line(checkpoint.text, SHOWN_PROMPT_CHARS)}", "dim")
         chat.surface.set_draft(checkpoint.text)
     if result.files is not None:
         _report(chat, result.files, tell_model=not result.conversation)
@@ -138,7 +139,7 @@ def _report(chat: Chat, plan: UndoPlan, *, tell_model: bool = True) -> None:
     from wieldy.files.journal.undo import plan_lines
 
     text = "\n".join(plan_lines(plan))
-    chat.say(text)
+    chat.say(chat.view.format.shorten_paths(text))
     if tell_model:
         verb = "took back changes" if plan.action == "undo" else "brought changes back"
         chat.tell_model(f"The user {verb} of yours. Read the files again before you edit them.\n{text}")
