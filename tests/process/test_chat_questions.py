@@ -40,9 +40,20 @@ def test_a_plan_is_shown_whole_and_work_begins_when_it_is_approved(chat, project
 def test_a_tool_called_by_hand_asks_at_the_terminal(chat):
     screen = chat("call", "AskUser", json.dumps(ASK["input"]))
     screen.wait_for("[2] right")
+    screen.wait_for("  > ")
     screen.type("2")
     screen.wait_for("→ right")
     assert screen.process.wait(20) == 0
+
+
+def test_what_was_typed_before_a_question_of_a_call_is_no_answer(chat, project):
+    screen = chat("call", "Bash", "command=touch made")
+    screen.type("y")
+    screen.wait_for("[n] no")
+    screen.wait_for("  > ")
+    screen.type("n")
+    screen.wait_for("you declined it")
+    assert not (project / "made").exists()
 
 
 def test_a_prompt_of_a_server_is_told_to_the_model(chat, wieldy):

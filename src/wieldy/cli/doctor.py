@@ -213,6 +213,7 @@ def _check_settings(root: Path) -> list[CheckResult]:
     ]
     warnings = [warning for warning in settings.warnings if "wait for your consent" not in str(warning)]
     results += [CheckResult("settings", "missing", str(warning)) for warning in warnings]
+    results += [CheckResult("claude settings", "missing", str(line)) for line in settings.report]
     if settings.pending:
         detail = f"{len(settings.pending)} setting(s) wait for your consent"
         results.append(CheckResult("trust", "missing", detail, "wieldy permissions trust"))

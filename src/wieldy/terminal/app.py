@@ -19,7 +19,7 @@ from prompt_toolkit.application import Application
 from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.enums import EditingMode
-from prompt_toolkit.filters import Condition, is_searching, vi_insert_mode
+from prompt_toolkit.filters import Condition, is_searching, vi_insert_mode, vi_navigation_mode
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.key_binding.vi_state import InputMode
@@ -422,6 +422,7 @@ class InlineSession:
         bind("enter", filter=editing)(lambda event: self._on_enter())
         bind("c-j", filter=editing)(lambda event: self._box.buffer.insert_text("\n"))
         bind("escape", "enter", filter=editing)(lambda event: self._box.buffer.insert_text("\n"))
+        bind("c-v", filter=editing & ~vi_navigation_mode)(lambda event: self._chat.paste_image(self._box.paste))
         bind(Keys.BracketedPaste, filter=editing)(lambda event: self._box.paste(event.data))
         bind("backspace", filter=editing)(self._on_backspace)
         bind("up", filter=editing & Condition(lambda: self._box.is_empty and bool(self._chat.queue)))(

@@ -14,6 +14,7 @@ from wieldy.core.decision import Answer, Question
 from wieldy.core.errors import SessionError, WieldyError
 from wieldy.core.events import Event, RunEnded, Steered
 from wieldy.core.outcome import Image
+from wieldy.core.state_dirs import state_home
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.terminal.blocks import Block, LineBlock
 from wieldy.terminal.notifications import TurnNotifier
@@ -248,6 +249,21 @@ class Chat:
 
         self.show(*conversation_blocks(self.session.messages, self.view.format))
         self.say(note, "dim")
+
+    def paste_image(self, insert: Callable[[str], None]) -> None:
+        """Take the image on the clipboard: its path goes into the draft, or a line says why there is none."""
+        self._start(self._paste_image(insert))
+
+    async def _paste_image(self, insert: Callable[[str], None]) -> None:
+        from wieldy.terminal.clipboard import paste_image
+
+        workspace = self.session.box.workspace
+        image = await paste_image(state_home(workspace.env) / "images", workspace.env)
+        if isinstance(image, str):
+            self.say(image, "yellow")
+        else:
+            insert(f"'{image}' ")
+            self.surface.refresh()
 
     @property
     def has_model(self) -> bool:

@@ -34,7 +34,7 @@ async def copy_text(text: str, what: str, env: Mapping[str, str] = os.environ) -
     """Copy a text and return a line that says how. Where no way is known, it is written to a file."""
     size = f"{len(text):,} characters"
     program = None if is_remote(env) else _find(COPY_PROGRAMS, env)
-    if program is not None and await _run(program, text.encode("utf-8", "replace")) is not None:
+    if program is not None and await _run(program, text.encode("utf-8", "replace"), env) is not None:
         return f"copied {what} ({size})"
     command = set_clipboard(text) if env.get("TERM", "") not in WITHOUT_OSC_52 else None
     if command is not None:
@@ -48,14 +48,14 @@ async def copy_text(text: str, what: str, env: Mapping[str, str] = os.environ) -
     return f"this terminal has no clipboard; {what} ({size}) is in {name}"
 
 
-async def paste_image(folder: Path, env: Mapping[str, str] = os.environ) -> Path | str:
+async def paste_image(folder: Path, env: Mapping[str, str] = os.environ, seconds: float = SECONDS) -> Path | str:
     """Save the image on the clipboard and return its path; or a line that says why there is none."""
     if is_remote(env):
         return "over ssh the clipboard of your machine cannot be read; copy the image here and name its path"
     program = _find(PASTE_IMAGE_PROGRAMS, env)
     if program is None:
         return "no program reads images from the clipboard here (wl-paste, xclip or pngpaste); name the path of a file"
-    data = await _run(program, b"", reads=True)
+    data = await _run(program, b"", env, seconds, reads=True)
     if not data or not data.startswith(b"\x89PNG") or len(data) > MAX_IMAGE_BYTES:
         return "there is no image on the clipboard"
     make_private_folder(folder)
@@ -71,16 +71,19 @@ def is_remote(env: Mapping[str, str]) -> bool:
 
 def _find(programs: tuple[tuple[str, tuple[str, ...]], ...], env: Mapping[str, str]) -> tuple[str, ...] | None:
     for variable, program in programs:
-        if (not variable or env.get(variable)) and shutil.which(program[0], path=env.get("PATH")):
-            return program
+        if (not variable or env.get(variable)) and (path := shutil.which(program[0], path=env.get("PATH"))):
+            return (path, *program[1:])
     return None
 
 
-async def _run(program: tuple[str, ...], data: bytes, *, reads: bool = False) -> bytes | None:
+async def _run(
+    program: tuple[str, ...], data: bytes, env: Mapping[str, str], seconds: float = SECONDS, *, reads: bool = False
+) -> bytes | None:
     """Run a program; return its output if `reads`, None where it fails or takes too long."""
     try:
         process = await asyncio.create_subprocess_exec(
             *program,
+            env=dict(env),
             stdin=asyncio.subprocess.PIPE,
             # A copy program may leave a process behind that would keep a pipe open.
             stdout=asyncio.subprocess.PIPE if reads else asyncio.subprocess.DEVNULL,
@@ -89,7 +92,7 @@ async def _run(program: tuple[str, ...], data: bytes, *, reads: bool = False) ->
     except OSError:
         return None
     try:
-        output, _ = await asyncio.wait_for(process.communicate(data), SECONDS)
+        output, _ = await asyncio.wait_for(process.communicate(data), seconds)
     except TimeoutError:
         process.kill()
         await process.wait()

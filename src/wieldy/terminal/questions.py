@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+import termios
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -58,7 +59,14 @@ async def read_line(prompt: str) -> str:
     return await in_thread(_read_line, prompt)
 
 
+def discard_typed_ahead() -> None:
+    """Drop keys that were typed before a question appeared: they are no answer to it."""
+    if sys.stdin.isatty():
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
 def _read_line(prompt: str) -> str:
+    discard_typed_ahead()
     line = console.read_line(prompt)
     if line is None:
         raise NoAnswer
