@@ -38,7 +38,7 @@ from wieldy.terminal.blocks import INDENT, Block, separated_rows
 from wieldy.terminal.chat import Chat
 from wieldy.terminal.completion import create_completer
 from wieldy.terminal.history import open_history
-from wieldy.terminal.input import BurstDetector, InputBox
+from wieldy.terminal.input import BurstDetector, InputBox, known_keys
 from wieldy.terminal.inquiry import (
     Choice,
     Inquiry,
@@ -68,7 +68,7 @@ class BurstInput(Vt100Input):
         self.detector = BurstDetector()
 
     def read_keys(self) -> list[KeyPress]:
-        return self.detector.convert(super().read_keys())
+        return self.detector.convert(known_keys(super().read_keys()))
 
 
 class SizeOutput(DummyOutput):
@@ -153,6 +153,7 @@ class InlineSession:
     async def run(self) -> int:
         """Run until the person leaves. Returns the exit code."""
         loop = asyncio.get_running_loop()
+        loop.slow_callback_duration = 1.0  # imports before the first frame take longer than asyncio's debug mode likes
         ends = {signal.SIGTERM: 143, signal.SIGHUP: 129}
         for number, code in ends.items():
             loop.add_signal_handler(number, self._end, code)

@@ -175,7 +175,43 @@ def layout_draft(text: str, cursor: int, width: int, selected: set[int]) -> tupl
     return rows, caret or Caret(len(rows) - 1, used)
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_REPORT = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|O[A-Za-z])")
 _TYPED = re.compile(r"[^\x00-\x1f\x7f]")
+
+
+def known_keys(keys: Sequence[KeyPress]) -> list[KeyPress]:
+    """Leave out reports of the terminal that prompt_toolkit does not know: they would count as Esc and text.
+
+    Bytes that are no text are replaced.
+    """
+    known: list[KeyPress] = []
+    position = 0
+    while position < len(keys):
+        key = keys[position]
+        length = _report_length(keys, position) if key.key == Keys.Escape and key.data == "\x1b" else 0
+        if length:
+            position += length
+            continue
+        if _SURROGATE.search(key.data):
+            text = _SURROGATE.sub("\ufffd", key.data)
+            key = KeyPress(key.key if isinstance(key.key, Keys) else text, text)
+        known.append(key)
+        position += 1
+    return known
+
+
+def _report_length(keys: Sequence[KeyPress], start: int) -> int:
+    """The number of keys that an unknown control sequence or operating system command takes; 0 where there is none."""
+    data = "".join(key.data for key in keys[start : start + 200])
+    match = _REPORT.match(data)
+    if match is None:
+        return 0
+    count = used = 0
+    while used < match.end():
+        used += len(keys[start + count].data)
+        count += 1
+    return count
 
 
 class BurstDetector:
