@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -38,8 +38,8 @@ class InProcessTransport(Transport):
         async for message in query(prompt="…", options=options, transport=transport): …
 
     The SDK gives a transport no more than its callbacks: hooks, agents and `can_use_tool` come from `ClaudeAgentOptions`, all
-    else from the options of `Session` given here. `mcp_servers` names the SDK MCP servers of `ClaudeAgentOptions`; the
-    dictionary itself will do. A transport serves one connection.
+    else from the options of `Session` given here. `mcp_servers` is that of `ClaudeAgentOptions`, or the names of its SDK MCP
+    servers. A transport serves one connection.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class InProcessTransport(Transport):
     ) -> None:
         self._root = root
         self._model = model
-        self._servers = {str(name): {"type": "sdk", "name": name} for name in mcp_servers}
+        self._servers = _server_settings(mcp_servers)
         self._partial = include_partial_messages
         self._replay = replay_user_messages
         self._options = session_options
@@ -146,6 +146,13 @@ class InProcessTransport(Transport):
 
     def _write(self, text: str) -> None:
         self._output.put_nowait(json.loads(text))
+
+
+def _server_settings(servers: Any) -> dict[str, Any]:
+    """MCP servers as settings; an SDK server without its instance, which stays on the SDK's side."""
+    if not isinstance(servers, Mapping):
+        return {str(name): {"type": "sdk", "name": name} for name in servers}
+    return {name: {key: value for key, value in each.items() if key != "instance"} for name, each in servers.items()}
 
 
 class ClaudeSdkServer(dict[str, Any]):

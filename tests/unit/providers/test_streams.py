@@ -274,3 +274,28 @@ async def test_a_phase_of_a_message_goes_back_with_it_and_to_no_other_api():
     async with loopback(stream(STREAMS["anthropic"]([("text", "x")]))) as server:
         await receive(provider("anthropic", server.url), request(Message.user("x"), said, Message.user("y")))
     assert "phase" not in json.dumps(server.received[0].body)
+
+
+@pytest.mark.asyncio
+async def test_encrypted_thoughts_go_back_in_every_request_also_after_the_session_is_resumed(tmp_path, monkeypatch):
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+    (tmp_path / "a.txt").write_text("alpha")
+    call = ("call", "c1", "Read", json.dumps({"file_path": str(tmp_path / "a.txt")}))
+    first, then = (
+        STREAMS["responses"]([("think", "look"), call]),
+        STREAMS["responses"]([("think", "x"), ("text", "ok")]),
+    )
+    async with loopback(stream(first), stream(then)) as server:
+        async with Session(tmp_path, model=provider("responses", server.url), settings={}) as session:
+            assert await session.ask("what is in a.txt?") == "ok"
+        resumed = Session(tmp_path, model=provider("responses", server.url), settings={}, resume=session.id)
+        async with resumed:
+            assert await resumed.ask("and now?") == "ok"
+    second, third = (received.body["input"] for received in server.received[1:])
+    kinds = ["message", "reasoning", "function_call", "function_call_output"]
+    assert [item["type"] for item in second] == kinds
+    assert [item["type"] for item in third] == [*kinds, "reasoning", "message", "message"]
+    assert third[: len(second)] == second
+    assert second[1]["encrypted_content"] == "secret look"
+    keys = {received.body["prompt_cache_key"] for received in server.received}
+    assert len(keys) == 1
