@@ -83,6 +83,7 @@ class Turn(CallTurn):
         self._wire: Wire | None = None
         self._parser: EventParser | None = None
         self._message = StreamedMessage()
+        self._is_finished = False
 
     def submit(self, call: CallLike) -> asyncio.Task[ToolResult]:
         """Start a call: a `tool_use` block, an OpenAI tool call or function call, a `ToolCall`, or a `(name, input)` pair.
@@ -97,6 +98,8 @@ class Turn(CallTurn):
         Returns that call. Raises `TypeError` for something that is no such event, `ProviderFailure` for a stream that makes
         no sense.
         """
+        if self._is_finished:
+            raise RuntimeError("the results of this turn have been taken: begin another turn for the next answer")
         data = as_mapping(event)
         if data is not None and data.get("type") == "chunk":  # of the `openai` SDK's own stream helper
             data = as_mapping(data.get("chunk"))
@@ -137,6 +140,7 @@ class Turn(CallTurn):
 
     def _finish_feeding(self) -> None:
         """Start the calls that only the end of the stream completes; those that it cut off are answered as such."""
+        self._is_finished = True
         if self._parser is None:
             return
         parser, self._parser = self._parser, None

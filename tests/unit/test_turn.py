@@ -173,3 +173,11 @@ async def test_results_of_one_turn_come_in_the_order_of_the_calls_in_any_form(bo
         results = await box.call_many(calls)
     assert [result.text for result in results] == [*(f"said {n}" for n in range(1, 6)), "said nothing"]
     assert [result.call_id for result in results[1:]] == ["x", "y", "z", "w", "v"]
+
+
+async def test_a_turn_is_for_one_answer(box):
+    async with box, box.turn() as turn:
+        turn.feed({"type": "message_stop"})
+        assert await turn.messages() == []
+        with pytest.raises(RuntimeError, match="begin another turn"):
+            turn.feed({"type": "ping"})

@@ -11,7 +11,7 @@ from wieldy.agent.event_stream import EventStream, final_text
 from wieldy.agent.loop import AgentLoop, RequestOptions, RunLimits
 from wieldy.agent.models import SessionModels
 from wieldy.agent.prompts import Prompt, initial_history
-from wieldy.agent.records import ApprovalRequested, ModelChanged, SessionHeader
+from wieldy.agent.records import ApprovalRequested, SessionHeader
 from wieldy.agent.rewind import Rewind
 from wieldy.agent.runs import SessionRuns
 from wieldy.agent.session_setup import SessionSetup, report_text, session_host, with_agents
@@ -145,12 +145,6 @@ class Session(SessionState):
         self._loop: AgentLoop | None = None
         self._start_context: tuple[str, ...] = ()
 
-    def set_model(self, model: str | Provider | None) -> None:
-        """Use another model from the next request on; None is the configured one. Raises `SessionError`."""
-        provider = self._models.switch(model)
-        if self._loop is not None:
-            self._loop.switch(provider, ModelChanged(provider.model, *self._models.recorded_name_and_url()))
-
     def run(self, prompt: Prompt, *, returns: Any = None, stream_deltas: bool = True) -> EventStream:
         """Send a prompt and iterate over events until the model has nothing more to call. The last is `RunEnded`.
 
@@ -205,6 +199,8 @@ class Session(SessionState):
         if self.running:
             raise SessionError("this session is running; compact it when it has ended")
         await self._load()
+        if self.pending:
+            raise SessionError("questions are waiting for an answer; compact the session when they are answered")
         if self.conversation.messages:
             loop, _ = await self._prepare()
             await loop.compactor().compact("manual", self.box.services.abort, instructions)

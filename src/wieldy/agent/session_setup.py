@@ -11,7 +11,15 @@ from msgspec.structs import replace
 from wieldy.agent.loop import AgentLoop, RequestOptions, RequestPrefix, RunLimits
 from wieldy.agent.models import SessionModels
 from wieldy.agent.prompts import SteeringQueue
-from wieldy.agent.records import VERSION, HistoryReplaced, ModelChanged, SessionHeader, ToolsActivated
+from wieldy.agent.records import (
+    VERSION,
+    CallsWaiting,
+    HistoryReplaced,
+    ModelChanged,
+    SessionHeader,
+    ToolResultRecord,
+    ToolsActivated,
+)
 from wieldy.agent.session_hooks import SessionHooks
 from wieldy.agent.side_requests import SideRequests
 from wieldy.agent.transcript import Transcript
@@ -123,8 +131,7 @@ class SessionSetup:
         conversation, record = transcript.conversation, transcript.append
         await self.prefix.prepare(provider, conversation.activated)
         if self._forked_from is not None:
-            messages = [message.as_dict() for message in conversation.settle()]
-            record(HistoryReplaced(messages, "fork", ids=sorted(conversation.ids), prompts=[]))
+            self._record_copy()
         if conversation.header is None or self._forked_from is not None:
             root = box.workspace.root
             fork = 0 if conversation.header is None else conversation.header.fork + 1
@@ -148,6 +155,19 @@ class SessionSetup:
             steering=self._steering,
         )
         return self._loop
+
+    def _record_copy(self) -> None:
+        """Record the conversation that a fork begins with, and its calls that wait for answers."""
+        conversation, record = self._transcript.conversation, self._transcript.append
+        waiting, questions, results = conversation.waiting, conversation.open_questions(), list(conversation.results)
+        messages = [message.as_dict() for message in (conversation.messages if waiting else conversation.settle())]
+        record(HistoryReplaced(messages, "fork", ids=sorted(conversation.ids), prompts=[]))
+        if waiting:
+            for block in results:
+                record(ToolResultRecord(dict(block)))
+            for question in questions:
+                record(question)
+            record(CallsWaiting(list(waiting)))
 
     def tool_options(self) -> Options:
         """What tools read as `ctx.options`, except the names of tools and commands."""

@@ -1,4 +1,4 @@
-"""What can be read of a session at any time."""
+"""What can be read of a session at any time, and what can be changed between two requests: its mode and its model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from wieldy.agent.loop import AgentLoop
 from wieldy.agent.models import SessionModels
-from wieldy.agent.records import QuestionDeferred
+from wieldy.agent.records import ModelChanged, QuestionDeferred
 from wieldy.agent.runs import SessionRuns
 from wieldy.agent.session_setup import SessionSetup
 from wieldy.agent.transcript import Conversation, Transcript
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SessionState:
-    """The readable part of a session: its conversation, its model, the tools it offers."""
+    """The part of a session that runs nothing: its conversation, its model and mode, the tools it offers."""
 
     box: Toolbox
     transcript: Transcript
@@ -100,3 +100,9 @@ class SessionState:
     @mode.setter
     def mode(self, name: str) -> None:
         self.box.mode = name
+
+    def set_model(self, model: str | Provider | None) -> None:
+        """Use another model from the next request on; None is the configured one. Raises `SessionError`."""
+        provider = self._models.switch(model)
+        if self._loop is not None:
+            self._loop.switch(provider, ModelChanged(provider.model, *self._models.recorded_name_and_url()))

@@ -234,3 +234,36 @@ async def test_leaving_the_answer_early_interrupts_it(make_session):
 async def test_an_ask_that_is_neither_a_function_nor_defer_is_an_error(make_session):
     with pytest.raises(TypeError, match="or 'defer'"):
         make_session(Script([]), ask="later")
+
+
+async def test_questions_can_be_answered_in_a_fork_and_in_the_original(make_session, ledger):
+    async with make_session(Script([[NOTE, asks("x", "a")], [{"text": "original"}]]), ask="defer") as session:
+        await session.ask("go")
+        async with make_session(Script([]), resume=session.id, fork=True, ask="defer") as idle:
+            assert [question.id for question in idle.pending] == ["a"]
+        async with make_session(Script([[{"text": "forked"}]]), resume=session.id, fork=True) as fork:
+            assert await fork.answer({"a": True}) == "forked"
+            check_history(fork.messages)
+            assert "noted tea" in str(fork.messages[2])
+        assert await session.answer({"a": True}) == "original"
+    assert ledger.ran == ["tea", "x", "x"]
+
+
+async def test_a_fork_that_waits_can_be_resumed_itself(make_session, ledger):
+    async with make_session(Script([[asks("x", "a"), asks("y", "b")]]), ask="defer") as session:
+        await session.ask("go")
+    async with make_session(Script([]), resume=session.id, fork=True, ask="defer") as fork:
+        await fork.answer({"a": True})
+        assert [question.id for question in fork.pending] == ["b"]
+    async with make_session(Script([[{"text": "done"}]]), resume=fork.id) as again:
+        assert await again.answer({"b": True}) == "done"
+        check_history(again.messages)
+    assert ledger.ran == ["x", "y"]
+
+
+async def test_a_conversation_with_open_questions_is_not_compacted(make_session):
+    async with make_session(Script([[asks("x", "a")]]), ask="defer") as session:
+        await session.ask("go")
+        with pytest.raises(SessionError, match="questions are waiting"):
+            await session.compact()
+        assert [question.id for question in session.pending] == ["a"]
