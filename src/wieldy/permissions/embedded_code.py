@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from wieldy.core.decision import Reason
-from wieldy.core.effects import Writes
+from wieldy.core.effects import Reads, Writes
 from wieldy.permissions.files import DEPENDS_ON_PROCESS, FilePolicy
 from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.permissions.inline_code import InlineScript, inline_scripts, mentioned_paths
@@ -26,11 +26,13 @@ from wieldy.permissions.runtime_names import (
     INTERPRETER,
     READS_COMMANDS,
     READS_INPUT,
+    READS_OWN_COMMANDS,
     SHELL,
     SHELL_SPECIAL,
     STARTS_PROGRAMS,
     argument_texts,
     interpreters,
+    reads_input,
     unknown_code,
     unknown_file,
 )
@@ -124,6 +126,18 @@ class CommandLine(Struct, frozen=True):
                 return f"the content of `{name}`"
         return None
 
+    def feeds(self, part: CommandPart) -> str | None:
+        """Say which interpreter of a part may take its script from an input that the line redirects around it."""
+        if part.input_texts or any(isinstance(effect, Reads) for effect in part.redirect_effects):
+            return None
+        if not {"<", "|"} & set(self.text):
+            return None
+        for position, name in interpreters(part):
+            texts = [word.text for word in part.argv[position + 1 :]]
+            if name not in READS_OWN_COMMANDS and reads_input(name, texts):
+                return f"the script of `{name}`"
+        return None
+
 
 class ArgumentScanner:
     """Raises questions about the arguments of a command part whose effects are not all known."""
@@ -137,7 +151,7 @@ class ArgumentScanner:
     ) -> Iterator[Finding]:
         """Yield the questions; `program` is the finding that allows the program itself, `line` what is around the part."""
         if (rule := self._commands.first_deny or self._files.first_deny) is not None:
-            unknown = unknown_code(part) or line.runs_new_file(part)
+            unknown = unknown_code(part) or line.runs_new_file(part) or line.feeds(part)
             if unknown is not None:
                 text = f"may forbid it: {unknown} is known only when it runs"
                 yield Finding(rule_reason(rule, text, part.text, "ask"))

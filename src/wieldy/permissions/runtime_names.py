@@ -30,6 +30,10 @@ _SCRIPT_LANGUAGE = re.compile(r"[gmn]?awk|g?sed")
 # What a shell expands, so that the text does not say which program runs.
 SHELL_SPECIAL = re.compile(r"[$`*?\[{]")
 CODE_OPTION = re.compile(r"-[A-Za-z]*[ceErpx]|--(eval|print|command|execute|run|batch)\b.*|-[ce].*|\+.*", re.DOTALL)
+# These read commands of their own from the input, whatever their arguments are.
+READS_OWN_COMMANDS = frozenset(
+    {"ed", "ex", "vi", "vim", "nvim", "view", "gdb", "lldb", "sqlite3", "psql", "mysql", "bc", "dc"}
+)
 READS_INPUT = frozenset({"-", "-s", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 # Code that can start programs. What it computes is not followed, so it could start any.
 STARTS_PROGRAMS = re.compile(
@@ -96,7 +100,7 @@ def reads_input(interpreter: str, texts: Collection[str]) -> bool:
     """Whether an interpreter with these arguments takes its code, or commands beside it, from its input."""
     if not READS_INPUT.isdisjoint(texts) or READS_COMMANDS.fullmatch(interpreter):
         return True
-    if interpreter in ("ed", "ex", "vi", "vim", "nvim", "view", "gdb", "lldb", "sqlite3", "psql", "mysql", "bc", "dc"):
+    if interpreter in READS_OWN_COMMANDS:
         return True
     return interpreter not in ("source", ".", "make", "gmake") and all(text.startswith("-") for text in texts)
 
