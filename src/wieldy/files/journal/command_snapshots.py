@@ -21,10 +21,7 @@ from wieldy.files.journal.interrupted_commands import RunningCommands
 from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.paths import snapshot_folder
 from wieldy.files.journal.tree_snapshot import SnapshotScope, TreeChanges, TreeSnapshot, TreeSnapshots
-from wieldy.files.journal.uncovered import summarize_uncovered
-
-# Entries of the journal name so many paths that are not covered, and count the rest.
-MAX_UNCOVERED = 200
+from wieldy.files.journal.uncovered import limit_uncovered, summarize_uncovered
 
 
 class CommandSnapshots:
@@ -147,16 +144,6 @@ async def record_unwatched(
     origin = ChangeOrigin(journal.session, call_id, tool, turn, kind="command", uncovered=(uncovered,))
     with suppress(OSError):  # the result of the command says the same
         await journal.run(journal.record, (), origin)
-
-
-def limit_uncovered(uncovered: Sequence[Uncovered]) -> tuple[Uncovered, ...]:
-    """At most so many as a journal entry names, those that are known to have changed first."""
-    ordered = sorted(uncovered, key=lambda each: not each.changed)
-    if len(ordered) <= MAX_UNCOVERED:
-        return tuple(ordered)
-    rest = ordered[MAX_UNCOVERED:]
-    changed = any(each.changed for each in rest)
-    return (*ordered[:MAX_UNCOVERED], Uncovered("", f"{len(rest)} more paths are not covered", changed))
 
 
 def _scope(workspace: Workspace, written: Sequence[str] | None) -> SnapshotScope:

@@ -38,6 +38,7 @@ from wieldy.files.journal.tree_manifest import (
     read_stamp,
     stamp_of,
 )
+from wieldy.files.journal.uncovered import enclosing_folders
 
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 # No kernel's clock for time stamps ticks more slowly.
@@ -565,13 +566,12 @@ class _Comparison:
 
     def _note_unwatched(self) -> None:
         before = self._before.manifest
-        seconds = f"{self._limits.seconds:g} s"
-        for path in before.unreached:
-            self._name(path, f"not looked at: more files than {seconds} allow, see bash.snapshotSeconds", changed=False)
-        for path in self.now.unreached:
-            self._name(
-                path, f"not looked at again: more files than {seconds} allow, see bash.snapshotSeconds", changed=False
-            )
+        why = f"more files than {self._limits.seconds:g} s allow, see bash.snapshotSeconds"
+        for words, unreached in (("not looked at", before.unreached), ("not looked at again", self.now.unreached)):
+            folders = enclosing_folders(unreached)
+            is_whole = len(folders) == len(unreached)
+            for path in folders:
+                self._name(path, f"{words if is_whole else 'in part ' + words}: {why}", changed=False)
         for path in self.now.unreadable:
             self._name(path, "cannot be read", changed=False)
         for path, folder in before.folders.items():
