@@ -19,7 +19,7 @@ class WieldyFailed(RuntimeError):
 
 
 @agent  # type: ignore[untyped-decorator]
-def wieldy(
+def wieldy(  # noqa: PLR0913 - every option is a keyword with a default
     *,
     command: Sequence[str] = ("wieldy",),
     mode: str = "bypassPermissions",
