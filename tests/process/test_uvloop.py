@@ -8,6 +8,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
 from tests.needs import skip_untested
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +32,7 @@ NOT_ON_UVLOOP = (
 )
 
 
+@pytest.mark.timeout(900)
 def test_the_core_of_the_suite_passes_on_uvloop() -> None:
     if find_spec("uvloop") is None:
         skip_untested("uvloop is not installed")

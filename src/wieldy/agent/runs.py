@@ -65,7 +65,14 @@ class SessionRuns:
 
     @property
     def running(self) -> bool:
-        return not self._idle.is_set()
+        return self._task is not None and not self._task.done()
+
+    async def aclose(self) -> None:
+        """Stop the run, and wait for its end."""
+        self.is_closed = True
+        self._box.abort("the session was closed")
+        if self._task is not None and not self._task.done():
+            await asyncio.wait((self._task,))
 
     @property
     def steering(self) -> SteeringQueue:
@@ -110,7 +117,7 @@ class SessionRuns:
     async def _wait_until_free(self) -> None:
         """Wait for the end of a run that nobody follows any more. Raises `SessionError` where somebody does."""
         self.require_open()
-        while self.running:
+        while not self._idle.is_set():
             if not self._is_abandoned:
                 raise SessionError("this session is already running; wait for it, or start another")
             await self._idle.wait()

@@ -214,8 +214,7 @@ class Session(SessionState):
         """Stop, fire the hooks, write the rest of the transcript, release everything."""
         if self._runs.is_closed:
             return
-        self._runs.is_closed = True
-        self.box.abort("the session was closed")
+        await self._runs.aclose()
         if self._loop is not None:
             loop, self._loop = self._loop, None
             await loop.hooks.on_end("other")

@@ -181,3 +181,25 @@ async def test_a_closed_session_says_so(make_session):
     for work in (session.ask("x"), session.compact(), session.box.call("Read"), session.box.offering()):
         with pytest.raises(ClosedError, match="closed"):
             await work
+
+
+async def test_a_session_that_is_closed_during_a_run_has_ended_it(make_session):
+    async with make_session(Script([[SLOW], [{"text": "x"}]])) as session:
+        async for event in session.run("go"):
+            if isinstance(event, ToolStarted):
+                break
+    assert not session.running
+    check_history(session.messages)
+    async with make_session(Script([[{"text": "fine"}]]), resume=session.id) as resumed:
+        assert await resumed.ask("go on") == "fine"
+
+
+async def test_a_session_can_be_closed_by_whoever_follows_its_run(make_session):
+    session = make_session(Script([[SLOW], [{"text": "x"}]]))
+    seen = []
+    async with session:
+        async for event in session.run("go"):
+            seen.append(event.kind)
+            if isinstance(event, ToolStarted):
+                await session.aclose()
+    assert not session.running
