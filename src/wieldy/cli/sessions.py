@@ -14,6 +14,7 @@ from wieldy.agent.transcript import NAME, fold, raw_records, records
 from wieldy.cli.arguments import add_root, add_subcommand, command_parser
 from wieldy.console import encode_json, write, write_error, write_json, write_json_text
 from wieldy.core.messages import ContentBlock
+from wieldy.core.person_text import person_text, without_reminders
 
 EXAMPLES = """examples:
   wieldy sessions                                  the last 20 sessions of this folder, latest first
@@ -122,13 +123,15 @@ def _as_json(session: StoredSession) -> dict[str, Any]:
 def _format_block(role: str, block: ContentBlock) -> str:
     match block["type"]:
         case "text":
-            return f"{'›' if role == 'user' else '●'} {block['text']}"
+            text = without_reminders(block["text"]).strip()
+            return f"{'›' if role == 'user' else '●'} {text}" if text else ""
         case "tool_use":
             return f"  {block['name']} {json.dumps(block['input'], ensure_ascii=False)[:200]}"
         case "tool_result":
             from wieldy.agent.compaction import result_text
 
-            lines = result_text(block).splitlines() or [""]
+            text = result_text(block)
+            lines = (person_text(text) if block.get("is_error") else without_reminders(text)).splitlines() or [""]
             more = f" … {len(lines) - 1} more lines" if len(lines) > 1 else ""
             return f"    {'✗' if block.get('is_error') else '→'} {lines[0][:160]}{more}"
     return ""

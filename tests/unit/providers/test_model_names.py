@@ -68,3 +68,14 @@ def test_a_session_uses_the_model_of_the_key_unless_one_is_named(tmp_path, monke
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(SessionError, match="no model is set"):
         _ = Session(tmp_path, settings={}).provider
+
+
+def test_a_session_says_which_key_chose_its_model(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("WIELDY_MODEL", raising=False)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    default = Session(tmp_path, settings={}).default_model
+    assert default is not None
+    assert (default.name, default.variable) == ("anthropic/claude-sonnet-5-5", "ANTHROPIC_API_KEY")
+    assert Session(tmp_path, settings={}, model="claude-opus-5-5").default_model is None
+    assert Session(tmp_path, settings={"model": "openai/gpt-5"}).default_model is None

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wieldy.core.person_text import without_reminders
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate_line
 from wieldy.terminal.commands.command import ExitChat
@@ -139,7 +140,8 @@ def conversation_markdown(messages: Sequence[Mapping[str, Any]]) -> str:
         for block in message["content"]:
             match block["type"]:
                 case "text" if message["role"] == "user":
-                    parts.append(f"## {block['text'].strip()}")
+                    text = without_reminders(block["text"]).strip()
+                    parts.append(f"## {text}" if text else "")
                 case "text":
                     parts.append(block["text"].strip())
                 case "tool_use":
