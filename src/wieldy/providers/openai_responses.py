@@ -192,6 +192,7 @@ class ResponseParser:
         self._next_block = 0
         self._blocks: dict[tuple[int, int], int] = {}  # open ones, by the place of their item and part
         self._begun: set[tuple[int, int]] = set()
+        self._ended: set[int] = set()
         self._calls: set[int] = set()
         self._streamed_calls: set[int] = set()
         self._phases: dict[int, str] = {}
@@ -245,6 +246,8 @@ class ResponseParser:
         yield Stopped("tool_use" if self._calls and self._stop_reason == "end_turn" else self._stop_reason)
 
     def _begin(self, place: tuple[int, int], block: ContentBlock) -> BlockStarted:
+        if place in self._begun:
+            raise bad_event(f"it begins item {place[0]} again")
         self._blocks[place] = self._next_block
         self._begun.add(place)
         self._next_block += 1
@@ -281,6 +284,9 @@ class ResponseParser:
 
     def _end_item(self, output: int, item: Mapping[str, Any]) -> Iterator[Delta]:
         """End the blocks of an item; what of it was not streamed comes now."""
+        if output in self._ended:
+            raise bad_event(f"it ends item {output} again")
+        self._ended.add(output)
         kind = get_text(item, "type")
         match kind:
             case "function_call" | "custom_tool_call":

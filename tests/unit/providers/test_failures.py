@@ -129,6 +129,18 @@ async def test_junk_in_a_stream_is_a_failure_of_the_protocol(wire, junk):
         assert (await failure_of(provider(wire, server.url))).kind == "protocol"
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize("kind", ["reasoning", "message", "function_call", "custom_tool_call", "web_search_call"])
+@pytest.mark.parametrize("moment", ["added", "done"])
+async def test_an_item_that_comes_twice_is_a_failure_of_the_protocol(kind, moment):
+    item = {"type": kind, "call_id": "a", "name": "Read", "arguments": "{}", "input": "x", "summary": None}
+    event = sse({"type": f"response.output_item.{moment}", "output_index": 0, "item": item})
+    grown = sse({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "x"})
+    done = sse({"type": "response.output_item.done", "output_index": 0, "item": item})
+    async with loopback(stream(event * 2 + grown + done * 2)) as server:
+        assert (await failure_of(provider("responses", server.url))).kind == "protocol"
+
+
 @WIRES
 @pytest.mark.asyncio
 async def test_a_server_that_is_not_there(wire):
