@@ -197,6 +197,11 @@ def test_a_run_can_be_watched_from_elsewhere(batch, wieldy):
     assert done.returncode == 0
     assert "2/2 done" in done.stderr
     assert wieldy("batch", "watch", str(batch.folder)).returncode == 1
+    state = json.loads((batch.out / "progress.json").read_text())
+    (batch.out / "progress.json").write_text(json.dumps({**state, "done": 1, "at": state["at"] - 100}))
+    stopped = wieldy("batch", "watch", str(batch.out))
+    assert stopped.returncode == 1
+    assert "nobody works on this run any more" in stopped.stderr
 
 
 def test_a_provider_that_limits_every_request_for_a_while_loses_no_task(batch):

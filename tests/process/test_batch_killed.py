@@ -36,6 +36,7 @@ def wait_for_results(batch: BatchRun, process: subprocess.Popen[str], count: int
     wait_until(lambda: len(batch.results()) >= count or process.poll() is not None)
 
 
+@pytest.mark.timeout(300)
 def test_a_driver_killed_at_twenty_moments_finishes_everything_exactly_once(batch):
     batch.write_tasks(TASKS, model=batch.noting_script(1))
     chance = random.Random(23)

@@ -31,6 +31,7 @@ COMPLETE, INCOMPLETE, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
 BAR_SECONDS = 0.5
 LINE_SECONDS = 60.0
 STATE_SECONDS = 1.0
+IDLE_STATE_SECONDS, SILENT_SECONDS = 15.0, 120.0  # without news, after which a watched run counts as stopped
 
 EXAMPLES = """examples:
   wieldy batch tasks.jsonl --out runs/first --model anthropic/claude-sonnet-5-5 --max-cost 50
@@ -270,7 +271,8 @@ async def _drive(
     from wieldy.batch.store import StoreError
 
     work = Path(run_options.work)
-    await asyncio.to_thread(remove_tree, work / "attempts")  # left by a run that was killed
+    for name in ("attempts", "commands"):  # left by a run that was killed
+        await asyncio.to_thread(remove_tree, work / name)
     engine = _engine(options, work, store)
     driver = Driver(plan, store, engine, run_options)
     display = asyncio.create_task(_show_progress(driver, store))
@@ -431,7 +433,9 @@ def _watch(argv: list[str]) -> int:
             return INCOMPLETE
         state = merge_states(states)
         is_over = state["done"] >= state["total"]
-        if is_terminal and not options.once and not is_over:
+        silence = time.time() - state["at"]
+        has_stopped = silence > (IDLE_STATE_SECONDS if not state["running"] else SILENT_SECONDS)
+        if is_terminal and not options.once and not is_over and not has_stopped:
             _draw(state)
             time.sleep(1.0)
             continue
@@ -440,6 +444,9 @@ def _watch(argv: list[str]) -> int:
         _print_line(state)
         if is_over or options.once:
             return COMPLETE
+        if has_stopped:
+            print_error("nobody works on this run any more; `wieldy batch` with the same words goes on")
+            return INCOMPLETE
         time.sleep(LINE_SECONDS)
 
 

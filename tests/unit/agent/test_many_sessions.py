@@ -25,7 +25,7 @@ async def reply(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     prompt = messages[0]["content"][0]["text"]
     word = re.findall(r"word-\d+", prompt)[0]
     if "wait" in prompt and len(messages) > 1:
-        await asyncio.sleep(60)
+        await asyncio.sleep(280)
     steps: list[tuple[str, ...]]
     if len(messages) == 1:
         steps = [("call", "c1", "Write", f'{{"file_path": "mine.txt", "content": "{word}"}}')]
@@ -48,13 +48,14 @@ async def run_one(number: int, root: Path, url: str) -> RunEnded:
     raise AssertionError("unreachable")
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.asyncio
 async def test_hundreds_of_sessions_share_a_loop_and_do_not_disturb_one_another(tmp_path, monkeypatch):
     monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
     threads_before = threading.active_count()
     async with loopback(reply) as server:
         runs = (run_one(number, tmp_path / str(number), server.url) for number in range(SESSIONS))
-        ends = await asyncio.wait_for(asyncio.gather(*runs), 100)
+        ends = await asyncio.wait_for(asyncio.gather(*runs), 250)
     for number, end in enumerate(ends):
         assert (tmp_path / str(number) / "mine.txt").read_text() == f"word-{number}"
         assert os.listdir(tmp_path / str(number)) == ["mine.txt"]
