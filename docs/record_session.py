@@ -59,6 +59,8 @@ def record(folder: Path) -> list[tuple[float, list[str]]]:
     script = json.loads((Path(wieldy.demo.__file__).parent / "script.json").read_text())
     script["turns"].append([{"text": "Now a test covers the rounding, too."}])
     (folder / "script.json").write_text(json.dumps({**script, "delay": 0.03}))
+    (folder / "home").mkdir()
+    (folder / "home" / "settings.json").write_text('{"sandbox": {"autoAllow": false}}')  # nothing is offered
     master, child = pty.openpty()
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", "WIELDY_HOME": str(folder / "home"), "HOME": str(folder)}
@@ -76,7 +78,7 @@ def record(folder: Path) -> list[tuple[float, list[str]]]:
                 stream.feed(os.read(master, 65536))
             now = time.monotonic() - started
             if not frames or now - frames[-1][0] >= FRAME_SECONDS:
-                rows = [svg_row(screen, number) for number in range(LINES)]
+                rows = [svg_row(screen, number).replace(str(folder), "~") for number in range(LINES)]
                 if not frames or rows != frames[-1][1]:
                     frames.append((now, rows))
 

@@ -303,7 +303,7 @@ class InlineSession:
         if box:
             caret = Caret(len(above) + caret.row, min(caret.column, columns - 1))
         elif inquiry is not None:
-            caret = Caret(len(above) - len(question) + inquiry.caret_row, 0)
+            caret = Caret(len(above) - len(question) + inquiry.caret_row, 1)
         return [*above, *box, *below], caret
 
     def _below_rows(self, columns: int, now: float) -> list[Row]:

@@ -250,6 +250,8 @@ def permission_inquiry(question: Question, formatter: CallFormatter) -> Inquiry:
         Choice("No, and say what to do instead", "no", wants_words=True),
     ]
     inquiry = Inquiry(title, body, choices)
+    if any(reason.kind == "guard" for reason in asked):
+        inquiry.selected = len(choices) - 2  # No: what a guard warns of takes a deliberate choice
     if any("(/" in suggestion for suggestion in decision.suggestions):
         inquiry.scopes = SCOPES[:2]  # a path of this project means nothing elsewhere
     return inquiry

@@ -175,3 +175,9 @@ async def test_of_many_options_those_around_the_selected_one_are_shown() -> None
     shown = plain(inquiry.rows(80, 15, focused=True, draft=False))
     assert "› 50  prompt 49" in shown
     assert len(shown.splitlines()) <= 15
+
+
+async def test_what_a_guard_warns_of_is_not_chosen_by_enter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    question, inquiry = await asked(tmp_path, monkeypatch, "Bash", command="rm -rf ~")
+    inquiry.choose()
+    assert permission_answer(inquiry, question, await inquiry.result) == Answer(False)
