@@ -81,7 +81,7 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
         state_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         self._is_closed = False
-        check_toolbox_options(root, ask=ask, hooks=hooks, max_concurrency=max_concurrency)
+        check_toolbox_options(root, ask=ask, hooks=hooks, env=env, max_concurrency=max_concurrency)
         raise_descriptor_limit()
         self._deps = deps
         self.id = session_id or os.urandom(6).hex()

@@ -13,13 +13,15 @@ from wieldy.core.tool import Tool
 
 
 def check_toolbox_options(
-    root: str | os.PathLike[str], *, ask: Any, hooks: Sequence[Any], max_concurrency: int | None
+    root: str | os.PathLike[str], *, ask: Any, hooks: Sequence[Any], env: Any, max_concurrency: int | None
 ) -> None:
     """Raise `ValueError` or `TypeError` for an option that cannot be meant."""
     if not os.path.isdir(root):
         raise ValueError(f"`root` must be a folder: {os.fspath(root)!r} is none")
     require_count("max_concurrency", max_concurrency)
     require_callable("ask", ask)
+    if env is not None and not isinstance(env, Mapping):
+        raise TypeError(f"`env` must be a mapping of variables, not {env!r:.200}")
     if hooks:
         from wieldy.hooks.config import require_hooks
 

@@ -67,6 +67,7 @@ def test_a_settings_file_that_is_not_there_raises(tmp_path):
         ({"mode": "plann"}, "did you mean `plan`"),
         ({"ask": True}, "`ask` must be a function"),
         ({"hooks": [print]}, "python_hook"),
+        ({"env": "PATH=/bin"}, "`env` must be a mapping"),
     ],
 )
 def test_an_option_that_cannot_be_meant_raises(tmp_path, options, words):
@@ -80,6 +81,12 @@ def test_an_option_that_cannot_be_meant_raises(tmp_path, options, words):
 def test_a_limit_of_a_session_that_cannot_be_meant_raises(tmp_path, options):
     with pytest.raises(ValueError, match=next(iter(options))):
         Session(tmp_path, settings={}, model=Script([]), **options)
+
+
+@pytest.mark.parametrize("options", [{"model": 3}, {"small_model": object()}])
+def test_what_is_no_model_raises(tmp_path, options):
+    with pytest.raises(TypeError, match="model object"):
+        Session(tmp_path, settings={}, **options)
 
 
 def test_a_root_that_is_no_folder_raises(tmp_path):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from wieldy.agent.records import SessionHeader
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Notice
+from wieldy.core.option_checks import require_model
 from wieldy.core.provider import Provider
 from wieldy.providers.model_names import MODEL_ALIASES, DefaultModel, configured_name, default_model, with_provider
 from wieldy.providers.registry import pick
@@ -26,6 +27,8 @@ class SessionModels:
         header: Callable[[], SessionHeader | None] = lambda: None,
         fallback: str | Provider | None = None,
     ) -> None:
+        require_model("model", model)
+        require_model("small_model", small)
         self._box = box
         self._option = model
         self._small_option = small

@@ -23,3 +23,9 @@ def require_callable(name: str, value: Any, *, or_text: str | None = None) -> No
         return
     other = f", or {or_text!r}" if or_text else ""
     raise TypeError(f"`{name}` must be a function{other}, not {value!r}")
+
+
+def require_model(name: str, value: Any) -> None:
+    """Raise `TypeError` unless a value is None, the name of a model, or a model object."""
+    if value is not None and not isinstance(value, str) and not callable(getattr(value, "stream", None)):
+        raise TypeError(f"`{name}` must be `provider/name` or a model object, not {value!r}")
