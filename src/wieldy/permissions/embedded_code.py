@@ -61,6 +61,9 @@ _RUN_SUBCOMMANDS = {
 PACKERS = frozenset(
     {"tar", "bsdtar", "zip", "7z", "7za", "7zz", "rsync", "scp", "sftp", "pax", "cpio", "docker", "podman"}
 )
+_CONTAINER_QUERIES = frozenset(
+    {"ps", "images", "logs", "version", "info", "inspect", "pull", "start", "stop", "restart"}
+)
 # These take the whole working directory without naming it, or read the names of files from their input.
 _FOLDER_READERS = frozenset({"ag", "ack", "ack-grep", "ugrep", "ug", "rga", "sift", "pt", "cpio", "pax"})
 _PACKING_SUBCOMMANDS = {
@@ -177,7 +180,7 @@ class ArgumentScanner:
         for path in paths:
             if (rule := self._files.deny_rule_for(path)) is not None:
                 yield Finding(rule_reason(rule, f"may forbid what is done with {path}", part.text, "ask"))
-            elif part.program in PACKERS and (rule := self._files.rule_inside(path)) is not None:
+            elif _packs_operands(part) and (rule := self._files.rule_inside(path)) is not None:
                 yield Finding(rule_reason(rule, f"may forbid something in {path}", part.text, "ask"))
         if _packs_folder(part) or any(script.packs for script in scripts):
             for folder in part.cwds or ("/",):
@@ -251,6 +254,13 @@ def _has_open_option(part: CommandPart) -> bool:
         SHELL_SPECIAL.search(f"{text} {following}") and any(is_option(text, option) for option in options)
         for text, following in pairwise((*texts, ""))
     )
+
+
+def _packs_operands(part: CommandPart) -> bool:
+    """Whether a part takes the folders it is given with all that is in them."""
+    is_container = part.program in ("docker", "podman")
+    subcommand = part.argv[1].text if len(part.argv) > 1 else ""
+    return part.program in PACKERS and not (is_container and subcommand in _CONTAINER_QUERIES)
 
 
 def _packs_folder(part: CommandPart) -> bool:

@@ -66,6 +66,7 @@ def test_nothing_in_the_corpus_runs_without_a_question(judge, called, project, g
         "git stash && git stash pop",
         "git clone https://host.example/x/y",
         "pip install -e .",
+        "docker ps",
         "ruff check . && mypy src",
         "eslint src --fix",
         "sed -i s/a/b/ src/a.py",
