@@ -288,6 +288,18 @@ def test_results_and_tasks_inside_the_project_are_neither_copied_nor_part_of_it(
     assert "1 of 4 attempts to run, 3 finished before" in err
 
 
+@pytest.mark.parametrize(
+    "words", [("--out", "s3://bucket/run"), ("--engine", "dask"), ("--shard", "5/3"), ("--rate", "x")]
+)
+def test_a_wrong_option_is_one_line_and_nothing_is_made(batch, words):
+    batch.write_tasks(1, model=batch.noting_script(1))
+    before = sorted(os.listdir(batch.folder))
+    code, out, err = batch.run(*words)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert words[1] in err
+    assert sorted(os.listdir(batch.folder)) == before
+
+
 def test_an_out_that_cannot_be_used_is_one_line(batch):
     batch.write_tasks(1, model=batch.noting_script(1))
     batch.out.write_text("a file")

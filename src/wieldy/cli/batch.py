@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("tasks", metavar="TASKS.jsonl", help="one task a line; rows of SWE-bench are taken as they are")
-    add("--out", required=True, metavar="DIR", help="where results go; an existing run goes on")
+    add("--out", type=_out_folder, required=True, metavar="DIR", help="where results go; an existing run goes on")
     add("--model", default="", metavar="PROVIDER/NAME", help="for tasks that name none (default: WIELDY_MODEL)")
     add(
         "--mode",
@@ -152,6 +152,12 @@ def _rate(text: str) -> tuple[str, float]:
         return parse_rate(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _out_folder(text: str) -> str:
+    if not text.strip() or "://" in text:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a folder; results are written to a folder, local or shared")
+    return text
 
 
 def _engine_name(text: str) -> str:
