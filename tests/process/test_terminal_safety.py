@@ -117,7 +117,7 @@ def test_a_permission_question(show):
         f"command=touch made # {IN_ARGUMENTS}",
         f"description={IN_ARGUMENTS}",
         answer="n\n",
-        after="[n] no",
+        after="\n  > ",
     )
     assert_harmless(text, "[y] yes", "BEGIN")
 
