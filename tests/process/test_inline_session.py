@@ -414,6 +414,11 @@ def test_earlier_prompts_are_found_again(inline: Opener) -> None:
     terminal.press("\x12")
     terminal.type("first")
     terminal.wait_for("history search: first")
+    terminal.press("\x03")
+    terminal.wait_until_gone("history search")
+    terminal.press("\x12")
+    terminal.type("first")
+    terminal.wait_for("history search: first")
     terminal.press("\r")
     terminal.read(0.5)
     assert "› the first prompt" in terminal.rows()[-3:]

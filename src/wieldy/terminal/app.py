@@ -28,6 +28,7 @@ from prompt_toolkit.layout import BufferControl, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import SearchBufferControl
 from prompt_toolkit.output import DummyOutput, Output
 from prompt_toolkit.renderer import Renderer
+from prompt_toolkit.search import stop_search
 from prompt_toolkit.styles import DummyStyle
 
 from wieldy.console import Fragment, write
@@ -528,6 +529,9 @@ class InlineSession:
     def _on_ctrl_c(self) -> None:
         """Stop the run; else clear the draft; on an empty box, a second one within two seconds leaves."""
         now = time.monotonic()
+        if self._app.layout.is_searching:
+            stop_search()
+            return
         if now < self._leave_until:
             self._end(0)
             return
