@@ -185,7 +185,8 @@ class Inquiry:
         if space < 2:
             return shown
         below = len(body) - self.scroll - self._shown_rows
-        note = TextSpan(f"  … {self.scroll} rows above, {below} below: PgUp PgDn", "yellow")
+        hidden = [f"{self.scroll} above: PgUp"] * (self.scroll > 0) + [f"{below} below: PgDn"] * (below > 0)
+        note = TextSpan(f"  … more rows, {', '.join(hidden)}", "yellow")
         return [*shown, clip_row((note,), width)]
 
     def _choice_rows(self, number: int, width: int, *, focused: bool) -> list[Row]:

@@ -349,6 +349,7 @@ def _table(content: Sequence[Token], width: int, first: Row, rest: Row) -> list[
     widths = _column_widths(rows, room)
     if widths is None:
         return _table_as_records(rows, width, first, rest)
+    alignment = _column_alignment(content, columns)
     laid_out: list[Row] = []
     for number, row in enumerate(rows):
         style = "bold" if number == 0 else ""
@@ -357,9 +358,10 @@ def _table(content: Sequence[Token], width: int, first: Row, rest: Row) -> list[
             spans: list[TextSpan] = list(first if not laid_out else rest)
             for index, (cell, size) in enumerate(zip(cells, widths, strict=True)):
                 part = clip_row(cell[line], size) if line < len(cell) else ()
-                spans += part
-                if index < columns - 1:
-                    spans.append(TextSpan(" " * (size - row_width(part) + 2)))
+                blank = size - row_width(part)
+                before = {"right": blank, "center": blank // 2}.get(alignment[index], 0)
+                after = blank - before + (2 if index < columns - 1 else 0)
+                spans += [TextSpan(" " * before), *part, TextSpan(" " * after)]
             laid_out.append(_trimmed(spans))
         if number == 0:
             rule = "  ".join("─" * size for size in widths)
@@ -379,6 +381,13 @@ def _table_cells(content: Sequence[Token]) -> list[list[list[TextSpan]]]:
         elif token.type in ("th_open", "td_open"):
             rows[-1].append(_inline(content[position + 1 : position + 2]))
     return rows
+
+
+def _column_alignment(content: Sequence[Token], columns: int) -> list[str]:
+    """`left`, `center` or `right` for each column, as the header says (`---:`)."""
+    headers = [token for token in content if token.type == "th_open"]
+    alignment = [str(token.attrs.get("style", "")).removeprefix("text-align:") for token in headers[:columns]]
+    return alignment + ["left"] * (columns - len(alignment))
 
 
 MIN_COLUMN = 8

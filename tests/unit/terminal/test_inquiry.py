@@ -90,10 +90,13 @@ async def test_a_command_is_shown_to_its_last_character_and_can_be_scrolled(
     shown = plain(inquiry.rows(80, 20, focused=True, draft=False))
     assert "echo 3" in shown
     assert "the end" not in shown
-    assert "below: PgUp PgDn" in shown
+    assert "below: PgDn" in shown
+    assert "PgUp" not in shown
     inquiry.scroll_by(1000)
     shown = plain(inquiry.rows(80, 20, focused=True, draft=False))
     assert "the end" in shown
+    assert "above: PgUp" in shown
+    assert "PgDn" not in shown
 
 
 @pytest.mark.parametrize(("width", "most"), [(20, 4), (40, 9), (80, 20), (300, 70)])

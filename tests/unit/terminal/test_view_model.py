@@ -362,6 +362,19 @@ def test_a_table_is_held_back_until_it_ends() -> None:
     assert "3  4" in shown(view, 80)
 
 
+def test_columns_of_a_table_are_aligned_as_its_header_says() -> None:
+    view = played(
+        [ModelTextDelta(text="| file | lines | kind |\n|---|---:|:-:|\n| a.py | 7 | x |\n| b.py | 21 | y |\n\nAfter")]
+    )
+    lines = shown(view, 80).splitlines()
+    assert lines[lines.index("file  lines  kind") :][:4] == [
+        "file  lines  kind",
+        "────  ─────  ────",
+        "a.py      7   x",
+        "b.py     21   y",
+    ]
+
+
 def test_the_live_part_is_never_higher_than_allowed() -> None:
     view = played([ModelTextDelta(text="word " * 800)])
     rows = live(view, most=10)
