@@ -78,13 +78,12 @@ async def check_edit(ctx: ToolContext, path: str, edit: EditFunction) -> None:
         real_path == root or real_path.startswith(root.rstrip(os.sep) + os.sep) for root in roots
     ):
         with suppress(StaleFileError):  # it is changing right now: `apply_edit` will see what is there then
-            await in_thread(_refuse_failures(_check), ctx, path, edit)
+            await in_thread(_refuse_failures(_compute), ctx, path, edit)
 
 
-def _check(ctx: ToolContext, path: str, edit: EditFunction) -> None:
-    services, settings = ctx.workspace.services, EditSettings.of(ctx.workspace)
-    revision = edit(load_target(path, settings, ctx.resolved(path)), services.read_state, settings)
-    services.journal.prepare(revision.after)
+def _compute(ctx: ToolContext, path: str, edit: EditFunction) -> Revision:
+    settings = EditSettings.of(ctx.workspace)
+    return edit(load_target(path, settings, ctx.resolved(path)), ctx.workspace.services.read_state, settings)
 
 
 def _apply_edit(ctx: ToolContext, path: str, edit: EditFunction, tool: str) -> EditResult:

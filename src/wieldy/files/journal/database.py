@@ -131,13 +131,9 @@ class JournalDatabase:
         """Run queries that see one consistent state."""
         return self._read(query, "BEGIN")
 
-    def look_up(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        """Run queries each of which may see another state."""
-        return self._read(query, "")
-
     def read_one(self, statement: str, *values: object) -> Any:
         """The first row of a query, or None."""
-        return self.look_up(lambda db: db.execute(statement, values).fetchone())
+        return self._read(lambda db: db.execute(statement, values).fetchone(), "")
 
     def write(self, change: Callable[[sqlite3.Connection], T], *, durable: bool) -> T:
         """Run a change and commit it; `durable` waits until it is on the medium."""

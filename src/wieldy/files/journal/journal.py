@@ -96,11 +96,6 @@ class Journal:
                 raise self._cannot_record(path, error) from error
             return HeldLocks()
 
-    def prepare(self, content: bytes) -> None:
-        """Compress a content that an edit is going to record, while the edit is being authorized."""
-        if self.enabled:
-            self.store.contents.prepare(content)
-
     def begin(self, writes: Sequence[FileWrite], origin: ChangeOrigin) -> tuple[int | None, tuple[str, ...]]:
         """Record writes before they happen; returns the entry, or None and a note where none could or need be kept."""
         if not self.enabled:

@@ -14,7 +14,6 @@ from typing import Any
 from msgspec.structs import astuple
 
 from wieldy.core.errors import WieldyError
-from wieldy.files.journal.contents import JournalContent, RecentContents
 from wieldy.files.journal.database import JournalDatabase
 from wieldy.files.journal.entries import (
     ChangeOrigin,
@@ -27,6 +26,8 @@ from wieldy.files.journal.entries import (
     content_hash,
 )
 from wieldy.files.writing.target import FileWrite, split_path
+
+FAST_COMPRESSION = 1
 
 
 class ContentUnavailable(WieldyError):
@@ -45,18 +46,17 @@ class JournalStore:
         replace_unusable: bool = True,
     ) -> None:
         self.database = JournalDatabase(path, notify=notify, replace_unusable=replace_unusable)
-        self.contents = RecentContents()
         self._clock = clock
 
     def begin(self, writes: Iterable[FileWrite], origin: ChangeOrigin) -> int:
         """Record writes that are about to happen, with old and new contents; on the medium when this returns."""
-        contents: dict[str, JournalContent] = {}
+        contents: dict[str, bytes] = {}
         files = [
             EntryFile(
                 path=write.path,
                 real_path=write.real_path,
-                before_hash=_add(contents, write.before, self.contents.get),
-                after_hash=_add(contents, write.after, self.contents.get),
+                before_hash=_add(contents, write.before),
+                after_hash=_add(contents, write.after),
                 mode=write.mode,
                 method=write.method,
                 temp=write.temp,
@@ -69,13 +69,13 @@ class JournalStore:
 
     def record(self, changes: Iterable[FileChange], origin: ChangeOrigin) -> int:
         """Record changes that have already happened."""
-        contents: dict[str, JournalContent] = {}
+        contents: dict[str, bytes] = {}
         files = [
             EntryFile(
                 path=change.path,
                 real_path=change.real_path or os.path.realpath(change.path),
-                before_hash=_add(contents, change.before, JournalContent),
-                after_hash=_add(contents, change.after, JournalContent),
+                before_hash=_add(contents, change.before),
+                after_hash=_add(contents, change.after),
                 mode=change.mode,
                 method="create" if change.before is None else "delete" if change.after is None else "replace",
                 folders=change.folders,
@@ -219,16 +219,12 @@ class JournalStore:
         self.database.close()
 
     def _insert(
-        self,
-        origin: ChangeOrigin,
-        files: Sequence[EntryFile],
-        contents: Mapping[str, JournalContent],
-        state: EntryState,
+        self, origin: ChangeOrigin, files: Sequence[EntryFile], contents: Mapping[str, bytes], state: EntryState
     ) -> int:
-        self._compress_missing(contents)
+        compressed = self._compress_missing(contents)
 
         def insert(db: sqlite3.Connection) -> int:
-            _insert_contents(db, contents)
+            _insert_contents(db, contents, compressed)
             entry_id = db.execute(
                 "INSERT INTO entries (kind, session, call_id, tool, turn, time, coverage, state, active, known) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -255,30 +251,29 @@ class JournalStore:
 
         return self.database.write(insert, durable=True)
 
-    def _compress_missing(self, contents: Mapping[str, JournalContent]) -> None:
+    def _compress_missing(self, contents: Mapping[str, bytes]) -> dict[str, bytes]:
         """Compress contents that are not stored yet, before the transaction that keeps other writers waiting."""
-        for content in self.database.look_up(lambda db: [c for c in contents.values() if not _has_content(db, c.hash)]):
-            content.compress()
+        missing = self.database.read(lambda db: [hash for hash in contents if not _has_content(db, hash)])
+        return {hash: zlib.compress(contents[hash], FAST_COMPRESSION) for hash in missing}
 
 
-def _add(
-    contents: dict[str, JournalContent], data: bytes | None, make: Callable[[bytes], JournalContent]
-) -> str | None:
+def _add(contents: dict[str, bytes], data: bytes | None) -> str | None:
     if data is None:
         return None
-    content = make(data)
-    contents[content.hash] = content
-    return content.hash
+    hash = content_hash(data)
+    contents[hash] = data
+    return hash
 
 
 def _has_content(db: sqlite3.Connection, hash: str) -> bool:
     return db.execute("SELECT 1 FROM contents WHERE hash=?", (hash,)).fetchone() is not None
 
 
-def _insert_contents(db: sqlite3.Connection, contents: Mapping[str, JournalContent]) -> None:
-    for hash, content in contents.items():
+def _insert_contents(db: sqlite3.Connection, contents: Mapping[str, bytes], compressed: Mapping[str, bytes]) -> None:
+    for hash, data in contents.items():
         if not _has_content(db, hash):
-            db.execute("INSERT INTO contents VALUES (?, ?, ?)", (hash, len(content.data), content.compress()))
+            packed = compressed.get(hash) or zlib.compress(data, FAST_COMPRESSION)
+            db.execute("INSERT INTO contents VALUES (?, ?, ?)", (hash, len(data), packed))
 
 
 def _delete_unreferenced(db: sqlite3.Connection) -> None:
