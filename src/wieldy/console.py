@@ -59,6 +59,8 @@ HIDE_CURSOR = TerminalCommand("\x1b[?25l")
 SHOW_CURSOR = TerminalCommand("\x1b[?25h")
 PASTE_MARKS_ON = TerminalCommand("\x1b[?2004h")
 PASTE_MARKS_OFF = TerminalCommand("\x1b[?2004l")
+MODIFIED_KEYS_ON = TerminalCommand("\x1b[>4;1m")  # xterm's modifyOtherKeys: Shift-Enter differs from Enter
+MODIFIED_KEYS_OFF = TerminalCommand("\x1b[>4;0m")
 LINE_BREAK = TerminalCommand("\r\n")
 
 MAX_CLIPBOARD_BYTES = 100_000

@@ -23,7 +23,9 @@ class Tmux:
     def __init__(
         self, socket: Path, command: list[str], cwd: Path, env: dict[str, str], columns: int, lines: int
     ) -> None:
-        self._base = ["tmux", "-S", str(socket), "-f", "/dev/null"]
+        config = socket.with_name("tmux.conf")
+        config.write_text("set -s extended-keys on\n")
+        self._base = ["tmux", "-S", str(socket), "-f", str(config)]
         self._env = env
         self.run(
             "new-session", "-d", "-s", "s", "-x", str(columns), "-y", str(lines), "-c", str(cwd), shlex.join(command)
@@ -122,3 +124,18 @@ def test_a_question_survives_resizes_of_both_dimensions(tmux: Opener) -> None:
     window.wait_for("That is all.")
     time.sleep(0.5)
     assert not any("Run this command?" in row for row in window.text())
+
+
+def test_shift_enter_begins_a_new_line_where_the_terminal_reports_it(tmux: Opener) -> None:
+    window = tmux({"turns": [[{"text": "first answer"}], [{"text": "second answer"}]]})
+    window.wait_for("first answer")
+    window.run("send-keys", "-t", "s", "one")
+    time.sleep(0.3)
+    window.run("send-keys", "-t", "s", "S-Enter")
+    time.sleep(0.3)
+    window.run("send-keys", "-t", "s", "two")
+    time.sleep(0.3)
+    window.run("send-keys", "-t", "s", "Enter")
+    window.wait_for("second answer")
+    rows = window.text()
+    assert rows[rows.index("› one") + 1] == "  two"

@@ -22,8 +22,10 @@ MAX_PASTED_CHARS = 4_000
 MAX_MENU_ROWS = 6
 BURST_KEYS = 8  # as many keys in one read come from no person
 
-# Shift-Enter and Ctrl-Enter as terminals report them (kitty's protocol, xterm's modifyOtherKeys): the same as Alt-Enter.
-for _sequence in ("\x1b[13;2u", "\x1b[27;2;13~", "\x1b[13;5u", "\x1b[27;5;13~"):
+# Shift-, Alt- and Ctrl-Enter as terminals report them (kitty's protocol, xterm's modifyOtherKeys): all are Alt-Enter.
+for _sequence in [
+    template.format(modifier) for template in ("\x1b[13;{}u", "\x1b[27;{};13~") for modifier in (2, 3, 5)
+]:
     ANSI_SEQUENCES[_sequence] = (Keys.Escape, Keys.ControlM)
 
 

@@ -19,6 +19,8 @@ from wieldy.console import (
     ERASE_TO_LINE_END,
     HIDE_CURSOR,
     LINE_BREAK,
+    MODIFIED_KEYS_OFF,
+    MODIFIED_KEYS_ON,
     PASTE_MARKS_OFF,
     PASTE_MARKS_ON,
     SHOW_CURSOR,
@@ -45,12 +47,25 @@ def rewraps_on_resize(env: Mapping[str, str] = os.environ) -> bool:
     return not (term == "linux" or term.startswith("screen") or env.get("STY") or env.get("XTERM_VERSION"))
 
 
-class Screen:
-    """Draws frames. `write` takes the fragments of one frame; `rewraps`: the terminal wraps rows again on a resize."""
+def reports_modified_keys(env: Mapping[str, str] = os.environ) -> bool:
+    """Whether the terminal is known to report Shift-Enter when it is asked to; others might show the request."""
+    if env.get("TMUX") or env.get("XTERM_VERSION") or env.get("TERM", "").startswith("foot"):
+        return True
+    return env.get("TERM_PROGRAM") in ("WezTerm", "ghostty", "iTerm.app", "mintty")
 
-    def __init__(self, write: Callable[[Sequence[Fragment]], None], *, rewraps: bool = True) -> None:
+
+class Screen:
+    """Draws frames. `write` takes the fragments of one frame; `rewraps`: the terminal wraps rows again on a resize.
+
+    `modified_keys` asks the terminal to report Shift-Enter.
+    """
+
+    def __init__(
+        self, write: Callable[[Sequence[Fragment]], None], *, rewraps: bool = True, modified_keys: bool = False
+    ) -> None:
         self._write = write
         self._rewraps = rewraps
+        self._modified_keys = modified_keys
         self._rows: list[Row] = []
         self._caret = Caret(0, 0)
         self._columns = 0
@@ -71,7 +86,7 @@ class Screen:
             self._caret = caret
         if not self._modes_on:
             self._modes_on = True
-            frame.append(PASTE_MARKS_ON)
+            frame += [PASTE_MARKS_ON, *([MODIFIED_KEYS_ON] if self._modified_keys else [])]
         if frame:
             self._write([BEGIN_FRAME, HIDE_CURSOR, *frame, SHOW_CURSOR, END_FRAME])
 
@@ -84,7 +99,7 @@ class Screen:
     def close(self) -> None:
         """Switch off what was switched on."""
         if self._modes_on:
-            self._write([PASTE_MARKS_OFF, SHOW_CURSOR])
+            self._write([*([MODIFIED_KEYS_OFF] if self._modified_keys else []), PASTE_MARKS_OFF, SHOW_CURSOR])
             self._modes_on = False
 
     def _erase(self, columns: int) -> list[Fragment]:
