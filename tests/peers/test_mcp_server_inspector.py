@@ -64,7 +64,7 @@ def test_the_inspector_calls_tools_and_sees_what_failed(node: Node, project: Pat
 def test_the_inspector_connects_over_http_with_a_token(node: Node, project: Path):
     token = "a-token-of-enough-length"
     environment = {**os.environ, "WIELDY_HOME": str(project.parent / "state"), "WIELDY_MCP_TOKEN": token}
-    command = [*SERVE, "--root", str(project), "--http", "127.0.0.1:0", "--no-token"]
+    command = [*SERVE, "--root", str(project), "--http", "127.0.0.1:0"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr
         try:
