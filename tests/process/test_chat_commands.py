@@ -122,6 +122,6 @@ def test_a_history_that_cannot_be_kept_is_no_obstacle(chat, tmp_path):
 def test_a_call_by_hand_that_is_declined_is_over(chat):
     screen = chat("call", "Bash", "command=touch made")
     screen.wait_for("[n] no")
-    screen.type("n")
+    screen.answer("n")
     screen.wait_for("declined", quietly="instead?")
     assert screen.process.wait(timeout=30) == 1

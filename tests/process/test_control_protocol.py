@@ -254,7 +254,7 @@ def test_only_the_settings_files_that_are_named_are_read(wieldy, script, project
 
 def test_strict_servers_are_those_of_the_command_line_only(wieldy, script, project, environment):
     config = Path(environment["WIELDY_HOME"])
-    config.mkdir(parents=True)
+    config.mkdir(parents=True, exist_ok=True)
     servers = {"mcpServers": {"mine": {"command": "/no/such/program"}}}
     (config / "settings.json").write_text(json.dumps(servers))
     given = json.dumps({"mcpServers": {"given": {"command": "/no/such/program"}}})
