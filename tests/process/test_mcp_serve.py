@@ -243,7 +243,7 @@ def test_the_servers_of_a_client_are_not_served_on_lest_a_server_starts_itself(
         "mark": {"command": "touch", "args": [str(marker)]},
     }
     home = Path(environment["WIELDY_HOME"])
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     (home / "settings.json").write_text(json.dumps({"mcpServers": servers}))
     served = serve()
     served.answer(served.call("Bash", command="sleep 1.5"))
@@ -275,7 +275,7 @@ def test_servers_are_served_on_when_told_so_and_the_client_hears_of_their_tools(
         "again": {"command": sys.executable, "args": [*SERVE[1:], "--servers"]},
     }
     home = Path(environment["WIELDY_HOME"])
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     settings = {"mcpServers": servers, "permissions": {"allow": ["mcp__tiny__*"]}}
     (home / "settings.json").write_text(json.dumps(settings))
     served = serve("--servers")
