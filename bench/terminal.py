@@ -140,9 +140,14 @@ def bytes_per_key(folder: Path) -> Iterator[Claim]:
 
 
 def echo(folder: Path) -> Claim:
-    """The 95th percentile of the time from a key to its echo: 500 deltas a second, and ten commands that report progress."""
+    """The 95th percentile of the time from a key to its echo: 500 deltas a second, and ten commands that report progress.
+
+    While the keys are typed, one command prints 10 MB in short lines and then a line of 1 MB.
+    """
     command = "for i in $(seq 400); do echo line $i; sleep 0.05; done"
-    calls = [{"call": "Bash", "input": {"command": f"{command} # {number}"}} for number in range(10)]
+    flood = "sleep 2; seq -f 'line %g of much output' 400000; printf '%01000000d' 0"
+    commands = [f"{flood}; {command}", *[f"{command} # {number}" for number in range(1, 10)]]
+    calls = [{"call": "Bash", "input": {"command": each}} for each in commands]
     text = PARAGRAPH * 200
     terminal = Terminal(folder, {"turns": [[*calls, {"text": text}]], "chunk": 5, "delay": 0.002})
     times = []
