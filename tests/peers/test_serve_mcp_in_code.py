@@ -87,7 +87,8 @@ def post(url: str, headers: dict[str, str]) -> int:
         with urlopen(Request(url, body, both), timeout=20) as reply:
             return int(reply.status)
     except HTTPError as error:
-        return error.code
+        with error:
+            return error.code
 
 
 async def test_a_token_is_checked_where_one_is_given(tmp_path):
