@@ -23,6 +23,9 @@ class SqliteStore:
         self._database = sqlite3.connect(path)
         self._database.execute("CREATE TABLE IF NOT EXISTS records (session TEXT, record BLOB)")
 
+    def __del__(self) -> None:
+        self._database.close()
+
     async def append(self, session_id: str, records: list[bytes]) -> None:
         with self._database:
             self._database.executemany("INSERT INTO records VALUES (?, ?)", [(session_id, each) for each in records])
