@@ -155,9 +155,6 @@ class JournalDatabase:
                 with suppress(sqlite3.Error):
                     connection.close()
 
-    def __del__(self) -> None:
-        self.close()
-
     def _read(self, query: Callable[[sqlite3.Connection], T], begin: str) -> T:
         try:
             return self._run(query, begin, durable=False)
