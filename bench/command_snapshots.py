@@ -72,7 +72,7 @@ def make_tree(root: Path, count: int, size: int) -> Path:
 
 
 def commit(root: Path) -> None:
-    git = ("git", "-c", "user.name=bench", "-c", "user.email=bench@example.com")
+    git = ("git", "-c", "user.name=bench", "-c", "user.email=bench@example.com", "-c", "gc.auto=0")
     for arguments in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "all")):
         subprocess.run([*git, *arguments], cwd=root, check=True)
     time.sleep(0.2)
