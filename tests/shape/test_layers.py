@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "wieldy"
 
-# From the bottom up: a package imports those before it, and itself. There are no exceptions.
+# From the bottom up: a package imports those before it, and itself. The one exception is for types, in TYPE_ONLY below.
 ORDER = [
     # vocabulary
     "schema",
