@@ -10,6 +10,11 @@ FOLDER_FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 WALK_FLAGS = FOLDER_FLAGS | getattr(os, "O_PATH", os.O_RDONLY)  # O_PATH: enough to walk on, opens nothing
 
 
+PATH_KEEPS_CHANGING = (
+    "leads elsewhere each time it is followed: another program is replacing a symlink or folder on the way"
+)
+
+
 class PathChanged(OSError):
     """The path leads elsewhere than when it was judged."""
 
@@ -18,10 +23,17 @@ class PathChanged(OSError):
 
 
 def realpath(path: str) -> str:
-    """Like `os.path.realpath`, retried while symlinks on the way vanish. Raises `PathChanged` where that does not end."""
+    """Like `os.path.realpath`, retried while symlinks on the way vanish. Raises `PathChanged` where that does not end.
+
+    A symlink that may not be read, as `/proc/1/cwd`, stays in the path, on every version of Python: no file behind it
+    can be opened either.
+    """
     for _ in range(REALPATH_ATTEMPTS):
         try:
             return os.path.realpath(path)
+        except PermissionError:
+            folder, name = os.path.split(path)
+            return os.path.normpath(os.path.join(realpath(folder), name))
         except OSError:
             continue
     raise PathChanged(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
@@ -13,6 +12,7 @@ from msgspec import Struct, field
 from wieldy.core.abort import Abort
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects
 from wieldy.core.outcome import Block, Content, Text, ToolResult
+from wieldy.core.realpath import realpath
 from wieldy.core.truncate import truncate_line
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class ToolContext(Struct, Generic[Deps], eq=False):
 
     def resolved(self, path: str) -> str:
         """Return the realpath that was judged for a path of this call: the only file a tool may open for it."""
-        return self.resolved_paths.get(path) or os.path.realpath(path)
+        return self.resolved_paths.get(path) or realpath(path)
 
 
 class Tool:
@@ -162,6 +162,10 @@ class Tool:
     def has_enabled_check(self) -> bool:
         """Whether the tool overrides `enabled`."""
         return type(self).enabled is not Tool.enabled
+
+    def translate(self, input: dict[str, Any]) -> dict[str, Any]:
+        """Return an input that does not fit with fields of other agents' tools of this kind as ours, or left out."""
+        return input
 
     def normalize(self, input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
         """Return the canonical form of an input."""

@@ -50,6 +50,7 @@ class Declared(TypedDict, total=False):
     destructive: Flag
     deferred: bool
     enabled: Callable[[Workspace], Any]
+    translate: Callable[[dict[str, Any]], dict[str, Any]]
     normalize: Callable[[dict[str, Any], Workspace], dict[str, Any]]
     check: Callable[[Mapping[str, Any], ToolContext], Any]
     max_result_chars: int
@@ -200,6 +201,10 @@ class FunctionTool(Tool, Generic[P, R]):
         read = [Reads(path) for name in self.reads for path in _paths(input.get(name))]
         return (*read, *[Writes(path) for name in self.writes for path in _paths(input.get(name))])
 
+    def translate(self, input: dict[str, Any]) -> dict[str, Any]:
+        declared = self.declared.get("translate")
+        return declared(input) if declared else input
+
     def normalize(self, input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
         declared = self.declared.get("normalize")
         return declared(input, workspace) if declared else input
@@ -283,6 +288,11 @@ def _option_problem(option: str, value: Any) -> str | None:
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
         return None if is_number else f"`{option}` is a number above 0, not {value!r}"
     return None if callable(value) else f"`{option}` is a function, not {value!r}"
+
+
+def drop_fields(input: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Return an input without some fields, for `translate`."""
+    return {key: item for key, item in input.items() if key not in names}
 
 
 def _names(names: Names) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 RENAMED_TOOLS = {
     "Task": "Agent",
     "KillBash": "KillShell",
+    "TaskOutput": "BashOutput",
+    "TaskStop": "KillShell",
     "Monitor": "Bash",
     "AskUserQuestion": "AskUser",
     "ExitPlanMode": "ExitPlan",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from wieldy.core.errors import Refusal
 from wieldy.core.events import Event
+from wieldy.core.realpath import realpath
 from wieldy.core.setting_keys import find_key
 from wieldy.core.state_dirs import state_home
 
@@ -92,8 +93,8 @@ class Workspace:
         normalized = os.path.normpath(absolute)
         if ".." in absolute.split("/"):
             # After a symlink, `..` is the target's parent: it may be removed from the text only where both agree.
-            real = os.path.realpath(absolute)
-            return normalized if os.path.realpath(normalized) == real else real
+            real = realpath(absolute)
+            return normalized if realpath(normalized) == real else real
         return normalized
 
 

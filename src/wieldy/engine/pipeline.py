@@ -29,9 +29,10 @@ from wieldy.core.events import (
 from wieldy.core.logs import log
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused, Text, ToolResult, Waiting, text_of
 from wieldy.core.person_text import person_text
-from wieldy.core.realpath import PathChanged, realpath
+from wieldy.core.realpath import PATH_KEEPS_CHANGING, PathChanged, realpath
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS, Output, Progress, Tool, ToolContext
+from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.core.workspace import Workspace
 from wieldy.engine.queue import Ticket
 from wieldy.engine.results import as_output, finalize, is_big
@@ -109,8 +110,10 @@ async def _take_through(
 
 
 def lookup(call: ToolCall, catalog: Catalog) -> Tool:
-    """Find the tool a call names."""
+    """Find the tool a call names, by the name that Claude Code gives it where there is no other tool of that name."""
     tool = catalog.find(call.name)
+    if tool is None and call.name in RENAMED_TOOLS:
+        tool = catalog.find(RENAMED_TOOLS[call.name])
     if tool is not None:
         return tool
     offered = catalog.offered_names()
@@ -194,9 +197,10 @@ def _bind_coerced(
     from wieldy.schema.check import explain
     from wieldy.schema.coerce import coerce
 
-    coerced, coercions = coerce(tool.schema, input)
+    translated = tool.translate(input)
+    coerced, coercions = coerce(tool.schema, translated)
     try:
-        if coercions:
+        if coercions or translated is not input:
             return BoundCall(call, tool, coerced, tool.parameters.accept(coerced), (*notes, *coercions))
     except InvalidInput as remaining:
         error = remaining
@@ -247,8 +251,7 @@ def _resolve_paths(effects: Effects) -> dict[str, str]:
         paths = dict.fromkeys(effect.path for effect in effects if isinstance(effect, Reads | Writes))
         return {path: realpath(path) for path in paths}
     except PathChanged as error:
-        advice = f"{error.filename} is being moved about by somebody else. Try again when that is over."
-        raise Refusal("normalize", advice) from None
+        raise Refusal("normalize", f"{error.filename} {PATH_KEEPS_CHANGING}. Try again later.") from None
 
 
 # queue: wait only for earlier calls whose effects clash

@@ -43,6 +43,9 @@ class WrappedTool(Tool):
     def effects(self, input: Mapping[str, Any], workspace: Workspace) -> Effects:
         return self.inner.effects(input, workspace)
 
+    def translate(self, input: dict[str, Any]) -> dict[str, Any]:
+        return self.inner.translate(input)
+
     def normalize(self, input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
         return self.inner.normalize(input, workspace)
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.errors import Refusal, ToolFailure, WieldyError
-from wieldy.core.realpath import PathChanged, realpath
+from wieldy.core.realpath import PATH_KEEPS_CHANGING, PathChanged, realpath
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.files.editing.revision import EditFunction, EditSettings, Report, Revision, load_target, make_report
@@ -248,9 +248,7 @@ def write_files(journal: Journal, requests: Sequence[FileRequest], origin: Chang
 
     Raises `StaleFileError` when a file changes meanwhile, `WriteError` when the system does not let it be written.
     """
-    lock_names = {
-        name for request in requests for name in lock_names_at(request.real_path or os.path.realpath(request.path))
-    }
+    lock_names = {name for request in requests for name in lock_names_at(request.real_path or realpath(request.path))}
     recoveries = 0
     while True:
         with journal.hold_locks(lock_names, requests[0].path if requests else ""):
@@ -296,7 +294,7 @@ def _require_same_place(request: FileRequest) -> None:
     try:
         real_path = realpath(request.path)
     except PathChanged:
-        raise StaleFileError(request.path, "is being moved about by somebody else") from None
+        raise StaleFileError(request.path, PATH_KEEPS_CHANGING) from None
     if request.real_path not in (None, real_path):
         raise StaleFileError(request.path, f"leads to {real_path} now, not to {request.real_path}")
 

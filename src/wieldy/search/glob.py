@@ -11,6 +11,7 @@ from queue import SimpleQueue
 
 from msgspec import Struct
 
+from wieldy.core.realpath import realpath
 from wieldy.core.threads import in_thread
 from wieldy.search.ignore import HiddenTest
 from wieldy.search.patterns import BadGlob, anchor_glob, compile_glob, literal_prefix
@@ -39,7 +40,7 @@ def split_pattern(pattern: str, folder: str) -> tuple[str, str]:
         prefix = f"/{prefix.lstrip('/')}"
     root = os.path.join(folder, prefix)
     # After a link, `..` is the parent of what it points to.
-    return os.path.realpath(root) if ".." in prefix.split("/") else os.path.normpath(root), f"/{rest}"
+    return realpath(root) if ".." in prefix.split("/") else os.path.normpath(root), f"/{rest}"
 
 
 async def find_files(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
+from wieldy.core.realpath import realpath
 from wieldy.search.format import LEAD_CHARS, LINE_CHARS, cut_line
 from wieldy.search.ignore import VERSION_CONTROL, inside_repository
 from wieldy.search.process import Consumer, ProcessResult, run_process
@@ -147,7 +148,7 @@ class Ripgrep(Struct, frozen=True):
         if not self.respect_ignore_files:
             return ["--no-ignore", *exclude_flags(VERSION_CONTROL)]
         # Inside a repository git's own rules hold: a .gitignore above its root does not apply to it.
-        require_git = [] if inside_repository(os.path.realpath(folder)) else ["--no-require-git"]
+        require_git = [] if inside_repository(realpath(folder)) else ["--no-require-git"]
         return [*require_git, *exclude_flags(VERSION_CONTROL)]
 
 

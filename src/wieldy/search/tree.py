@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from wieldy.core.realpath import realpath
 from wieldy.search.format import display_path, escape_controls
 from wieldy.search.ignore import HiddenTest, IgnoreRules, inside_repository, load_parent_rules
 from wieldy.search.patterns import PathTest, compile_globs
@@ -67,7 +68,7 @@ def list_tree(
     respect_ignore_files: bool = True,
 ) -> Tree:
     """List an absolute folder. Raises OSError when it cannot be opened, BadGlob for an `ignore` that cannot be read."""
-    lister = _Lister(os.path.realpath(folder), compile_globs(ignore), hidden, limit, stopped)
+    lister = _Lister(realpath(folder), compile_globs(ignore), hidden, limit, stopped)
     if respect_ignore_files:
         lister.top.rules = load_parent_rules(lister.top.path, inside_repository(lister.top.path))
     return lister.build()

@@ -11,7 +11,7 @@ from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.outcome import ToolResult
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import FunctionTool, tool
+from wieldy.core.tool_decorator import FunctionTool, drop_fields, tool
 from wieldy.core.workspace import Workspace
 from wieldy.subagents.tasks import SubagentHandle
 
@@ -90,6 +90,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     normalize=_normalize,
     enabled=_enabled,
     check=_check,
+    translate=lambda input: drop_fields(input, "model", "name", "max_turns"),
     aliases={"subagent_type": "agent_type", "resume": "agent_id"},
     max_result_chars=100_000,
     timeout=MAX_SECONDS,

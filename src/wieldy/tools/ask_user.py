@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import Struct
 
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import FunctionTool, tool
+from wieldy.core.tool_decorator import FunctionTool, drop_fields, tool
 from wieldy.core.user_questions import UserQuestion
 from wieldy.core.workspace import Workspace
 from wieldy.schema.fields import Param
@@ -31,6 +31,35 @@ def _enabled(workspace: Workspace) -> bool | str:
     return workspace.services.user_questions.available or "nobody is there to answer"
 
 
+def _translate(input: dict[str, Any]) -> dict[str, Any]:
+    """The questions of Claude Code: with a header, and options that have a description."""
+    questions = input.get("questions")
+    if not isinstance(questions, list):
+        return input
+    return {
+        **drop_fields(input, "answers", "annotations", "metadata"),
+        "questions": [_translate_question(each) if isinstance(each, dict) else each for each in questions],
+    }
+
+
+def _translate_question(question: dict[str, Any]) -> dict[str, Any]:
+    ours = drop_fields(question, "header")
+    if "multi_select" not in ours and "multiSelect" in ours:
+        ours["multi_select"] = ours.pop("multiSelect")
+    if isinstance(options := ours.get("options"), list):
+        ours["options"] = [_translate_option(option) for option in options]
+    return ours
+
+
+def _translate_option(option: Any) -> Any:
+    match option:
+        case {"label": str(label), "description": str(description)} if description:
+            return f"{label}: {description}"
+        case {"label": str(label)}:
+            return label
+    return option
+
+
 @tool(
     cls=AskUser,
     name="AskUser",
@@ -39,6 +68,7 @@ def _enabled(workspace: Workspace) -> bool | str:
     needs_permission=False,
     concurrency_safe=False,
     enabled=_enabled,
+    translate=_translate,
     timeout=DAY_SECONDS,
 )
 async def ask_user(

@@ -14,7 +14,7 @@ from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.setting_keys import default_of
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Doubt, Output, Progress, Tool, ToolContext
-from wieldy.core.tool_decorator import load_description
+from wieldy.core.tool_decorator import drop_fields, load_description
 from wieldy.core.truncate import truncate
 from wieldy.core.workspace import Workspace
 
@@ -56,6 +56,17 @@ class Bash(Tool):
 
     async def enabled(self, workspace: Workspace) -> bool | str:
         return os.name == "posix" or "commands need a Unix-like system"
+
+    def translate(self, input: dict[str, Any]) -> dict[str, Any]:
+        """Claude Code's field for leaving the sandbox, and Anthropic's for a new shell, which each command has here."""
+        if not input.get("restart"):
+            input = drop_fields(input, "restart")
+        match input.get("dangerouslyDisableSandbox"):
+            case False:
+                return drop_fields(input, "dangerouslyDisableSandbox")
+            case True if "sandbox" not in input:
+                return {**drop_fields(input, "dangerouslyDisableSandbox"), "sandbox": False}
+        return input
 
     def normalize(self, input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
         """Drop a leading `cd` to the current directory."""

@@ -6,16 +6,33 @@ from typing import Annotated, Any
 
 from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool
+from wieldy.core.tool_decorator import drop_fields, tool
 from wieldy.schema.fields import Param
+
+MAX_WAIT_SECONDS = 600
+DEFAULT_BLOCK_SECONDS = 30  # of Claude Code
+
+
+def _translate(input: dict[str, Any]) -> dict[str, Any]:
+    """`block` with `wait_up_to` in seconds, or with `timeout` in milliseconds, is `wait`."""
+    ours = drop_fields(input, "block", "wait_up_to", "timeout")
+    if len(ours) == len(input) or "wait" in ours:
+        return input
+    seconds = input.get("wait_up_to", DEFAULT_BLOCK_SECONDS)
+    if isinstance(milliseconds := input.get("timeout"), int | float):
+        seconds = milliseconds / 1000
+    if input.get("block", True) and isinstance(seconds, int | float):
+        ours["wait"] = max(0.0, min(seconds, MAX_WAIT_SECONDS))
+    return ours
 
 
 @tool(
     name="BashOutput",
     described_in=__file__,
+    translate=_translate,
     read_only=True,
     effects=lambda input, workspace: NO_EFFECTS,
-    aliases={"bash_id": "shell_id"},
+    aliases={"bash_id": "shell_id", "task_id": "shell_id"},
     max_result_chars=100_000,
     timeout=660.0,
 )
@@ -23,7 +40,7 @@ async def bash_output(
     shell_id: str,
     ctx: ToolContext,
     filter: Annotated[str, "regex; only matching lines"] = "",
-    wait: Annotated[float, Param("seconds to wait for new output", ge=0, le=600)] = 0.0,
+    wait: Annotated[float, Param("seconds to wait for new output", ge=0, le=MAX_WAIT_SECONDS)] = 0.0,
 ) -> Output:
 
     shells = ctx.workspace.services.background_shells

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Protocol, runtime_checkable
 
 from wieldy.core.errors import Refusal
 from wieldy.core.tool import Doubt, Output, ToolContext
-from wieldy.core.tool_decorator import FunctionTool, tool
+from wieldy.core.tool_decorator import FunctionTool, drop_fields, tool
 from wieldy.schema.fields import Param
 
 
@@ -44,6 +44,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> Doubt:
     needs_permission=False,
     concurrency_safe=False,
     check=_check,
+    translate=lambda input: drop_fields(input, "allowedPrompts"),
 )
 async def exit_plan(ctx: ToolContext, plan: Annotated[str, Param("The whole plan, Markdown")]) -> Output:
     judge = ctx.judge

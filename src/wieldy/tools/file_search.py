@@ -11,6 +11,7 @@ from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.effects import Effects, Reads, Writes
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import ToolProgress
+from wieldy.core.realpath import realpath
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
@@ -181,7 +182,7 @@ def _without_hard_links(files: list[FileSearchResult], root: str) -> tuple[list[
     changed: list[FileSearchResult] = []
     notes: list[str] = []
     for file in files:
-        real_path = os.path.realpath(file.path)
+        real_path = realpath(file.path)
         if real_path != root and not real_path.startswith(root.rstrip(os.sep) + os.sep):
             raise StaleFileError(file.path, f"leads out of {root} now")
         try:

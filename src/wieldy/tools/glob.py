@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -48,11 +49,9 @@ async def glob(
     started = time.perf_counter()
     workspace = ctx.workspace
     folder = path or workspace.cwd
-    if not os.path.isdir(folder):
-        if os.path.exists(folder):
-            raise ToolFailure(f"{folder} is a file. Glob searches folders; use Read for a file.")
-        raise ToolFailure(await in_thread(explain_unreachable, folder, FileNotFoundError(), workspace.cwd))
     try:
+        if not stat.S_ISDIR(os.stat(folder).st_mode):
+            raise ToolFailure(f"{folder} is a file. Glob searches folders; use Read for a file.")
         ripgrep = Ripgrep.for_tool("Glob", workspace)
         result = await find_files(pattern, folder, ripgrep, limit, hidden_test(ctx.judge))
     except SearchFailure as failure:

@@ -13,7 +13,7 @@ from wieldy.core.tool_decorator import tool
     effects=lambda input, workspace: NO_EFFECTS,
     # It reaches only shells this workspace started itself.
     needs_permission=False,
-    aliases={"bash_id": "shell_id"},
+    aliases={"bash_id": "shell_id", "task_id": "shell_id"},
 )
 async def kill_shell(shell_id: str, ctx: ToolContext) -> Output:
 

@@ -42,6 +42,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     read_only=True,
     effects=_effects,
     enabled=_enabled,
+    aliases={"file_path": "path"},
     check=_check,
 )
 async def memory_read(

@@ -36,6 +36,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     described_in=__file__,
     effects=_effects,
     enabled=_enabled,
+    aliases={"file_path": "path"},
     check=_check,
     timeout=120.0,
 )

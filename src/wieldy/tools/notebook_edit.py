@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import tool
+from wieldy.core.tool_decorator import drop_fields, tool
 
 if TYPE_CHECKING:
     from wieldy.files.editing.revision import EditFunction
@@ -19,9 +19,18 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     await check_edit(ctx, input["notebook_path"], _edit_function(**arguments))
 
 
+def _translate(input: dict[str, Any]) -> dict[str, Any]:
+    """A cell by its number, as a number or under the name it once had."""
+    cell = input.get("cell_id", input.get("cell_number"))
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        return {**drop_fields(input, "cell_number"), "cell_id": str(cell)}
+    return input
+
+
 @tool(
     name="NotebookEdit",
     described_in=__file__,
+    translate=_translate,
     reads="notebook_path",
     writes="notebook_path",
     aliases={"file_path": "notebook_path", "path": "notebook_path"},

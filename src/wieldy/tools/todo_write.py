@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from wieldy.core.events import Notice
 from wieldy.core.outcome import ToolResult
 from wieldy.core.tool import Output, ToolContext
-from wieldy.core.tool_decorator import FunctionTool, tool
+from wieldy.core.tool_decorator import FunctionTool, drop_fields, tool
 from wieldy.schema.fields import Param
 
 SYMBOLS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
@@ -40,10 +40,23 @@ class TodoWrite(FunctionTool):
         return "\n".join(str(Todo(**todo)) for todo in todos) or result.text
 
 
+def _translate_todo(todo: Any) -> Any:
+    return drop_fields(todo, "id", "priority") if isinstance(todo, dict) else todo
+
+
+def _translate(input: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what older models send: tasks had an id and a priority, and `merge` said whether to keep the others."""
+    todos = input.get("todos")
+    if isinstance(todos, list):
+        input = {**input, "todos": [_translate_todo(todo) for todo in todos]}
+    return input if input.get("merge") else drop_fields(input, "merge")
+
+
 @tool(
     cls=TodoWrite,
     name="TodoWrite",
     described_in=__file__,
+    translate=_translate,
     read_only=True,
     needs_permission=False,
     concurrency_safe=False,

@@ -9,9 +9,10 @@ import sys
 import threading
 
 import pytest
+from tests.needs import skip_untested
 
 from wieldy import Toolbox
-from wieldy.core.realpath import PathChanged, open_resolved, open_resolved_folder
+from wieldy.core.realpath import PathChanged, open_resolved, open_resolved_folder, realpath
 
 SWAPS = 1_000
 
@@ -191,3 +192,58 @@ async def test_a_thousand_swaps_between_judging_and_writing_never_lead_outside(t
         swapper.join()
     assert (outside / "f").read_text() == "SECRET\n"
     assert [entry.name for entry in outside.iterdir()] == ["f"]
+
+
+UNREADABLE_LINK = "/proc/1/cwd"
+CALLS = [
+    ("Read", {"file_path": f"{UNREADABLE_LINK}/x"}),
+    ("Write", {"file_path": f"{UNREADABLE_LINK}/x", "content": "x"}),
+    ("Edit", {"file_path": f"{UNREADABLE_LINK}/x", "old_string": "x", "new_string": "y"}),
+    ("Glob", {"pattern": "*", "path": UNREADABLE_LINK}),
+    ("Grep", {"pattern": "x", "path": UNREADABLE_LINK}),
+    ("LS", {"path": UNREADABLE_LINK}),
+    ("FileSearch", {"pattern": "x", "path": UNREADABLE_LINK}),
+    ("Bash", {"command": f"cat {UNREADABLE_LINK}/x"}),
+    ("Bash", {"command": f"echo x > {UNREADABLE_LINK}/x"}),
+]
+
+
+def _require_unreadable_link():
+    try:
+        os.readlink(UNREADABLE_LINK)
+    except PermissionError:
+        return
+    except OSError:
+        pass
+    skip_untested(f"{UNREADABLE_LINK} may be read here, or there is none")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("name", "input"), CALLS)
+async def test_a_path_through_a_link_that_may_not_be_read_is_denied_by_name(tmp_path, name, input):
+    _require_unreadable_link()
+    async with Toolbox(tmp_path, settings={}, mode="bypassPermissions") as box:
+        result = await box.call(name, input)
+    assert result.is_error or input.get("command")
+    assert UNREADABLE_LINK in result.text
+    assert "permission denied" in result.text.lower()
+    assert "PermissionError" not in result.text
+
+
+@pytest.mark.parametrize(
+    ("path", "real"),
+    [
+        (UNREADABLE_LINK, UNREADABLE_LINK),
+        (f"{UNREADABLE_LINK}/a/b", f"{UNREADABLE_LINK}/a/b"),
+        (f"{UNREADABLE_LINK}/../x", "/proc/1/x"),
+    ],
+)
+def test_a_link_that_may_not_be_read_stays_in_the_path(path, real):
+    _require_unreadable_link()
+    assert realpath(path) == real
+
+
+def test_links_before_one_that_may_not_be_read_are_followed(tmp_path):
+    _require_unreadable_link()
+    (tmp_path / "first").symlink_to("/proc/1")
+    assert realpath(f"{tmp_path}/first/cwd/x") == "/proc/1/cwd/x"

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from wieldy.core.errors import WieldyError
 from wieldy.core.events import Notice
+from wieldy.core.realpath import realpath
 from wieldy.core.state_dirs import state_home
 from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.core.workspace import Workspace
@@ -152,7 +153,7 @@ def _scope(workspace: Workspace, written: Sequence[str] | None) -> SnapshotScope
     folders: list[str] = []
     paths: list[str] = []
     for path in written:
-        real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+        real = os.path.join(realpath(os.path.dirname(path)), os.path.basename(path))
         is_folder = os.path.isdir(path) and not os.path.islink(path)
-        (folders if is_folder else paths).append(os.path.realpath(path) if is_folder else real)
+        (folders if is_folder else paths).append(realpath(path) if is_folder else real)
     return SnapshotScope(tuple(dict.fromkeys(folders)), tuple(dict.fromkeys(paths)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import time
 import zlib
@@ -14,6 +13,7 @@ from typing import Any
 from msgspec.structs import astuple
 
 from wieldy.core.errors import WieldyError
+from wieldy.core.realpath import realpath
 from wieldy.files.journal.database import JournalDatabase
 from wieldy.files.journal.entries import (
     ChangeOrigin,
@@ -73,7 +73,7 @@ class JournalStore:
         files = [
             EntryFile(
                 path=change.path,
-                real_path=change.real_path or os.path.realpath(change.path),
+                real_path=change.real_path or realpath(change.path),
                 before_hash=_add(contents, change.before),
                 after_hash=_add(contents, change.after),
                 mode=change.mode,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import TracebackType
 
 from wieldy.core.errors import ToolFailure
-from wieldy.core.realpath import PathChanged, open_resolved
+from wieldy.core.realpath import PathChanged, open_resolved, realpath
 from wieldy.search.format import display_path
 
 HEAD = 256 * 1024
@@ -34,7 +34,7 @@ class OpenFile:
     def __init__(self, path: str, real: str | None = None, before: os.stat_result | None = None) -> None:
         self.path = path
         try:
-            self.real = real or os.path.realpath(path)
+            self.real = real or realpath(path)
             # Checked before opening too: opening some devices already has an effect.
             _refuse_special(path, before or os.stat(path))
             self._descriptor = open_resolved(self.real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wieldy.core.realpath import open_resolved
+from wieldy.core.realpath import open_resolved, realpath
 from wieldy.files.writing.disk import read_all
 from wieldy.files.writing.errors import StaleFileError, WriteError
 from wieldy.files.writing.metadata import can_keep_owner
@@ -60,7 +60,7 @@ class FileWrite(Struct, frozen=True):
 
 def resolve_target(path: str, real_path: str | None = None) -> Target:
     """Stat the target without opening it. `real_path` is where the permission check saw the path lead."""
-    real = real_path or os.path.realpath(path)
+    real = real_path or realpath(path)
     try:
         stat = os.lstat(real)
     except FileNotFoundError:

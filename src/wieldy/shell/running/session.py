@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from wieldy.core.errors import ToolFailure
+from wieldy.core.realpath import realpath
 from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
@@ -176,7 +177,7 @@ def update_working_directory(workspace: Workspace, before: str, after: str | Non
     """Move the workspace to where a command ended, or back to its root with a notice if that is not allowed."""
     if after is None or after == before or not os.path.isdir(after):
         return None
-    real = os.path.realpath(after)
+    real = realpath(after)
     if any(real == root or real.startswith(root.rstrip(os.sep) + os.sep) for root in workspace.roots):
         workspace.cwd = real
         return None
