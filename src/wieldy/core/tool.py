@@ -118,6 +118,8 @@ class Tool:
     paths: tuple[str, ...] = ()
     max_result_chars: int = DEFAULT_MAX_RESULT_CHARS
     timeout: float | None = None
+    # `run` refuses all that `check` refuses: a call that nobody is asked about need not be checked before.
+    rechecks_on_run: bool = False
 
     @property
     def unknown_effects(self) -> str:

@@ -53,6 +53,7 @@ class Declared(TypedDict, total=False):
     translate: Callable[[dict[str, Any]], dict[str, Any]]
     normalize: Callable[[dict[str, Any], Workspace], dict[str, Any]]
     check: Callable[[Mapping[str, Any], ToolContext], Any]
+    rechecks_on_run: bool
     max_result_chars: int
     timeout: float
     input_schema: Mapping[str, Any]
@@ -113,6 +114,7 @@ class FunctionTool(Tool, Generic[P, R]):
         self.timeout = declared.get("timeout", Tool.timeout)
         self.input_schema = declared.get("input_schema")
         self.has_check = "check" in declared
+        self.rechecks_on_run = declared.get("rechecks_on_run", False)
         self._context = _context_parameter(function)
         self._is_async = _is_async(function)
         self._check_named_parameters()
@@ -272,7 +274,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("name", "title", "described_in", "description", "prompt"), (str,)),
     **dict.fromkeys(("reads", "writes", "paths"), (str, tuple, list)),
     **dict.fromkeys(("aliases", "input_schema"), (Mapping,)),
-    **dict.fromkeys(("read_only", "deferred"), (bool,)),
+    **dict.fromkeys(("read_only", "deferred", "rechecks_on_run"), (bool,)),
 }
 
 

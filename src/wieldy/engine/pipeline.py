@@ -310,7 +310,7 @@ async def _clear(
 
 async def _check(plan: PlannedCall, ctx: ToolContext, services: Services) -> tuple[Opinion, ...]:
     """Run the tool's own check: no opinion, a doubt, or a refusal."""
-    if not plan.tool.has_check:
+    if not plan.tool.has_check or (plan.tool.rechecks_on_run and _runs_unasked(plan, services)):
         return ()
     try:
         doubt = await services.supervisor.run(plan.tool.check(plan.input, ctx), services.abort, _timeout(plan.tool))
@@ -322,9 +322,17 @@ async def _check(plan: PlannedCall, ctx: ToolContext, services: Services) -> tup
     return (Opinion(plan.tool.name, "ask", doubt.why),) if doubt else ()
 
 
+def _runs_unasked(plan: PlannedCall, services: Services) -> bool:
+    return not _advisers(plan, services) and services.judge.decide(plan, ()).behavior == "allow"
+
+
+def _advisers(plan: PlannedCall, services: Services) -> list[Adviser]:
+    return [adviser for adviser in services.advisers if adviser.wants(plan)]
+
+
 async def consult(plan: PlannedCall, services: Services) -> Advice:
     """Gather the advice of all hooks and analyses, which run side by side. The last rewrite of the input wins."""
-    advisers = [adviser for adviser in services.advisers if adviser.wants(plan)]
+    advisers = _advisers(plan, services)
     if not advisers:
         return Advice()
     advice = await asyncio.gather(*(_advise(adviser, plan, services) for adviser in advisers))

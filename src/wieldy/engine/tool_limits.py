@@ -112,6 +112,7 @@ class WrappedTool(Tool):
 
 _COPIED_ATTRIBUTES = (
     "name", "title", "description", "prompt", "aliases", "read_only", "deferred", "paths", "max_result_chars", "timeout",
+    "rechecks_on_run",
 )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     writes="file_path",
     aliases={"path": "file_path"},
     check=_check,
+    rechecks_on_run=True,
     timeout=120.0,
 )
 async def multi_edit(

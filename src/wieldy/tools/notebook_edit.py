@@ -35,6 +35,7 @@ def _translate(input: dict[str, Any]) -> dict[str, Any]:
     writes="notebook_path",
     aliases={"file_path": "notebook_path", "path": "notebook_path"},
     check=_check,
+    rechecks_on_run=True,
     timeout=120.0,
 )
 async def notebook_edit(

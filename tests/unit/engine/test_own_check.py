@@ -19,13 +19,13 @@ from wieldy.hooks.config import python_hook
 pytestmark = pytest.mark.asyncio
 
 
-def checked_tool(seen: list[str]) -> Tool:
+def checked_tool(seen: list[str], *, rechecks_on_run: bool = False) -> Tool:
     async def check(input: Mapping[str, Any], ctx: ToolContext) -> None:
         seen.append("checked")
         if input["n"] < 0:
             raise Refusal("check", "too little")
 
-    @tool(name="Take", check=check)
+    @tool(name="Take", check=check, rechecks_on_run=rechecks_on_run)
     async def take(n: int) -> str:
         """Take."""
         seen.append("ran")
@@ -75,6 +75,25 @@ async def test_what_is_denied_is_denied_whatever_the_check_says(make_box):
         results = [await box.call("Take", n=n) for n in (1, -1)]
     assert [result.outcome.stage for result in results] == ["permission", "permission"]
     assert results[0].text == results[1].text
+
+
+async def test_a_call_that_nobody_is_asked_about_is_not_checked_before_a_run_that_checks_it(make_box):
+    seen: list[str] = []
+    async with make_box(checked_tool(seen, rechecks_on_run=True)) as box:
+        await box.call("Take", n=1)
+        result = await box.call("Take", n=-1)
+    assert seen == ["ran", "ran"]
+    assert result.outcome == Refused("check", "too little")
+
+
+@pytest.mark.parametrize("given", [{"verdicts": {"Take": "ask"}}, {"advisers": [Adviser(True)]}])
+async def test_a_question_and_a_hook_come_after_the_check_of_a_run_that_checks_again(make_box, given: dict[str, Any]):
+    seen: list[str] = []
+    async with make_box(checked_tool(seen, rechecks_on_run=True), ask=lambda question: True, **given) as box:
+        await box.call("Take", n=1)
+        result = await box.call("Take", n=-1)
+    assert seen == ["checked", "ran", "checked"]
+    assert result.outcome == Refused("check", "too little")
 
 
 @pytest.mark.parametrize("wants", [True, False])
