@@ -102,6 +102,10 @@ MIGRATIONS = (
     ALTER TABLE entries ADD COLUMN known INTEGER NOT NULL DEFAULT 1;  -- 0: no change is known, only that nobody watched
     DROP TABLE snapshot_files;  -- copies are kept in files beside the database
     """,
+    """
+    ALTER TABLE contents ADD COLUMN compressed INTEGER NOT NULL DEFAULT 1;  -- 0: data is the content itself
+    CREATE INDEX uncompressed_contents ON contents (hash) WHERE NOT compressed;
+    """,
 )
 
 

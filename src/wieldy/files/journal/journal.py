@@ -6,16 +6,17 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wieldy.core.events import Notice
-from wieldy.core.threads import in_thread_uncancellable, run_in_background
+from wieldy.core.threads import in_thread, in_thread_uncancellable, run_in_background
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import ChangeOrigin, EntryState, FileChange, JournalEntry
 from wieldy.files.journal.locks import FileLocks, HeldLocks
 from wieldy.files.journal.paths import journal_path, snapshot_folder
 from wieldy.files.journal.recovery import recover_pending
-from wieldy.files.journal.retention import Retention
+from wieldy.files.journal.retention import Retention, compress_contents
 from wieldy.files.journal.store import JournalStore
 from wieldy.files.writing.disk import LOCAL_DISK, Disk
 from wieldy.files.writing.errors import WriteError, explain_os_error
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from wieldy.files.journal.undo import UndoPlan, UndoSelector
 
 T = TypeVar("T")
+
+# So much is stored before it is worth a background thread to compress it.
+COMPRESS_BYTES = 8 << 20
 
 
 class Journal:
@@ -45,6 +49,7 @@ class Journal:
         self.store = JournalStore(journal_path(workspace), notify=self._notify)
         self.locks = FileLocks(home / "locks")
         self._snapshots = snapshot_folder(workspace)
+        self._compression: Thread | None = None
         self.retention = Retention(
             home / "journal",
             max_age_days=workspace.setting("journal.maxAgeDays"),
@@ -84,6 +89,11 @@ class Journal:
             return False  # whoever writes next is told
 
     def sweep_if_due(self) -> None:
+        """Compress contents and drop old entries in the background, when enough has come together."""
+        if self.store.uncompressed_bytes > COMPRESS_BYTES:
+            self.store.uncompressed_bytes = 0
+            self._compression = Thread(target=compress_contents, args=(self.store.database.path,), daemon=True)
+            self._compression.start()
         if self.retention.is_due():
             run_in_background(self.retention.sweep)
 
@@ -155,6 +165,8 @@ class Journal:
                 self.workspace.emit(Notice(text=self.notices.popleft()))
 
     async def aclose(self) -> None:
+        if self._compression is not None:
+            await in_thread(self._compression.join)
         self.store.close()
 
     def _notify(self, notice: str) -> None:

@@ -77,6 +77,7 @@ class Retention:
 
     def _sweep(self, store: JournalStore) -> None:
         deleted = store.delete_entries("time < ?", self._clock() - self._max_age)
+        store.compress_contents()
         while store.used_bytes() > self._max_bytes:
             # The newest entry always stays.
             oldest = f"id <= (SELECT min(id) + (max(id) - min(id)) * {STEP} FROM entries) AND id < (SELECT max(id) FROM entries)"
@@ -103,6 +104,14 @@ class Retention:
             with suppress(OSError):
                 if self._clock() - path.stat().st_mtime > self._max_age:
                     path.unlink()
+
+
+def compress_contents(database: str) -> None:
+    """Compress what a journal has stored since the last time."""
+    store = JournalStore(Path(database), replace_unusable=False)
+    with suppress(OSError):
+        store.compress_contents()
+    store.close()
 
 
 def remove_old_sessions(folder: Path, before: float) -> None:

@@ -7,6 +7,7 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,6 @@ from wieldy.files.journal.entries import (
 )
 from wieldy.files.writing.target import FileWrite, split_path
 
-FAST_COMPRESSION = 1
-
 
 class ContentUnavailable(WieldyError):
     """A content that the journal no longer has, or has only damaged."""
@@ -47,6 +46,7 @@ class JournalStore:
     ) -> None:
         self.database = JournalDatabase(path, notify=notify, replace_unusable=replace_unusable)
         self._clock = clock
+        self.uncompressed_bytes = 0  # stored by this object, which nobody has compressed yet
 
     def begin(self, writes: Iterable[FileWrite], origin: ChangeOrigin) -> int:
         """Record writes that are about to happen, with old and new contents; on the medium when this returns."""
@@ -162,11 +162,11 @@ class JournalStore:
 
     def content(self, hash: str) -> bytes:
         """The content with this hash, verified."""
-        row = self.database.read_one("SELECT data FROM contents WHERE hash=?", hash)
+        row = self.database.read_one("SELECT data, compressed FROM contents WHERE hash=?", hash)
         if row is None:
             raise ContentUnavailable("the journal no longer keeps this content: it was too old or too large")
         try:
-            data = zlib.decompress(row[0])
+            data = zlib.decompress(row[0]) if row[1] else bytes(row[0])
         except (zlib.error, TypeError):
             data = b""
         if content_hash(data) != hash:
@@ -191,6 +191,13 @@ class JournalStore:
             folders=file.folders,
             mode=file.mode,
         )
+
+    def compress_contents(self) -> None:
+        """Compress the contents that were stored as they are, because an edit does not wait for compression."""
+        while row := self.database.read_one("SELECT hash, data FROM contents WHERE NOT compressed LIMIT 1"):
+            hash, data = row
+            change = "UPDATE contents SET data=?, compressed=1 WHERE hash=? AND NOT compressed"
+            self.database.write(partial(_execute, change, (zlib.compress(data), hash)), durable=False)
 
     def used_bytes(self) -> int:
         """The size of the database without its free pages."""
@@ -221,10 +228,8 @@ class JournalStore:
     def _insert(
         self, origin: ChangeOrigin, files: Sequence[EntryFile], contents: Mapping[str, bytes], state: EntryState
     ) -> int:
-        compressed = self._compress_missing(contents)
-
         def insert(db: sqlite3.Connection) -> int:
-            _insert_contents(db, contents, compressed)
+            self._insert_contents(db, contents)
             entry_id = db.execute(
                 "INSERT INTO entries (kind, session, call_id, tool, turn, time, coverage, state, active, known) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -251,10 +256,13 @@ class JournalStore:
 
         return self.database.write(insert, durable=True)
 
-    def _compress_missing(self, contents: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Compress contents that are not stored yet, before the transaction that keeps other writers waiting."""
-        missing = self.database.read(lambda db: [hash for hash in contents if not _has_content(db, hash)])
-        return {hash: zlib.compress(contents[hash], FAST_COMPRESSION) for hash in missing}
+    def _insert_contents(self, db: sqlite3.Connection, contents: Mapping[str, bytes]) -> None:
+        for hash, data in contents.items():
+            if db.execute("SELECT 1 FROM contents WHERE hash=?", (hash,)).fetchone() is None:
+                db.execute(
+                    "INSERT INTO contents (hash, size, data, compressed) VALUES (?, ?, ?, 0)", (hash, len(data), data)
+                )
+                self.uncompressed_bytes += len(data)
 
 
 def _add(contents: dict[str, bytes], data: bytes | None) -> str | None:
@@ -265,15 +273,8 @@ def _add(contents: dict[str, bytes], data: bytes | None) -> str | None:
     return hash
 
 
-def _has_content(db: sqlite3.Connection, hash: str) -> bool:
-    return db.execute("SELECT 1 FROM contents WHERE hash=?", (hash,)).fetchone() is not None
-
-
-def _insert_contents(db: sqlite3.Connection, contents: Mapping[str, bytes], compressed: Mapping[str, bytes]) -> None:
-    for hash, data in contents.items():
-        if not _has_content(db, hash):
-            packed = compressed.get(hash) or zlib.compress(data, FAST_COMPRESSION)
-            db.execute("INSERT INTO contents VALUES (?, ?, ?)", (hash, len(data), packed))
+def _execute(statement: str, values: Sequence[Any], db: sqlite3.Connection) -> None:
+    db.execute(statement, values)
 
 
 def _delete_unreferenced(db: sqlite3.Connection) -> None:

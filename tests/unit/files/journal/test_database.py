@@ -22,9 +22,9 @@ from wieldy.files.apply_edit import write_changes
 from wieldy.files.journal import database
 from wieldy.files.journal.database import APPLICATION_ID, MIGRATIONS, JournalDatabase
 from wieldy.files.journal.entries import ChangeOrigin, EntryFile, FileChange, Uncovered
-from wieldy.files.journal.journal import Journal
+from wieldy.files.journal.journal import COMPRESS_BYTES, Journal
 from wieldy.files.journal.store import ContentUnavailable, JournalStore
-from wieldy.files.journal.undo import history, undo
+from wieldy.files.journal.undo import history, redo, undo
 from wieldy.files.writing.errors import WriteError
 
 EDIT = ChangeOrigin("s", "call", "Edit")
@@ -87,16 +87,38 @@ def test_on_a_network_file_system_there_is_a_rollback_journal_and_every_commit_i
     assert (root / "a").read_bytes() == b"0"
 
 
-def test_equal_content_is_stored_once_and_compressed(root: Path):
+def stored(journal: Journal) -> tuple[int, int]:
+    """The number of contents and their bytes."""
+    count, size = journal.store.database.read_one("SELECT count(*), sum(length(data)) FROM contents")
+    return count, size
+
+
+def test_equal_content_is_stored_once_and_compressed_by_a_sweep(root: Path):
     journal = journal_of(root)
     text = b"the same line again and again\n" * 10_000
     for _ in range(3):
         write(journal, root / "a", text)
         write(journal, root / "a", b"0")
-    [(count, size)] = journal.store.database.read(
-        lambda db: db.execute("SELECT count(*), sum(length(data)) FROM contents").fetchall()
-    )
+    assert stored(journal) == (2, len(text) + 1)
+    journal.retention.sweep()
+    count, size = stored(journal)
     assert count == 2 and size < len(text) / 20
+    undo(journal)
+    assert (root / "a").read_bytes() == text
+
+
+@pytest.mark.asyncio
+async def test_contents_are_compressed_in_the_background_when_many_were_stored(root: Path):
+    journal = journal_of(root)
+    text = b"the same line again and again\n" * (COMPRESS_BYTES // 30 + 1)
+    write(journal, root / "a", text)
+    journal.sweep_if_due()
+    await journal.aclose()
+    assert stored(journal)[1] < len(text) / 20
+    undo(journal)
+    assert (root / "a").read_bytes() == b"0"
+    redo(journal)
+    assert (root / "a").read_bytes() == text
 
 
 NAMES = st.binary(max_size=12).map(lambda name: name.decode("utf-8", "surrogateescape")) | st.text(max_size=12)
