@@ -1,16 +1,13 @@
 """The transcript of a session: an append-only log of records, one JSON object a line, and the conversation they make.
 
-A record is written before `append` returns, so that a killed process loses nothing that it did. A thread brings it to disk;
-`flush` waits for that, before something lasting is done and before the model is told of it.
+A record is written before `append` returns, so that a killed process loses nothing that it did. It is brought to disk in the
+background; `flush` waits for that, before something lasting is done and before the model is told of it.
 """
 
 from __future__ import annotations
 
-import asyncio
-import errno
 import gc
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from wieldy.agent.payloads import PAYLOAD_CHARS, PayloadStore, fsync_folder
+from wieldy.agent.background_fsync import BackgroundFsync
+from wieldy.agent.payloads import PAYLOAD_CHARS, PayloadStore
 from wieldy.agent.records import (
     AssistantBlock,
     AssistantMessageEnded,
@@ -51,9 +49,6 @@ from wieldy.engine.results import clean
 
 NAME = "transcript.jsonl"
 OWNER_NAME = "owner"
-FSYNC_SECONDS = 0.1  # between two fsyncs that nobody waits for
-
-_fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
 class TranscriptLocked(SessionError):
@@ -72,7 +67,7 @@ class Transcript:
         self.path = None if folder is None else folder / NAME
         self._payloads = None if folder is None else PayloadStore(folder)
         self._file = -1
-        self._fsyncs: FsyncThread | None = None
+        self._fsyncs: BackgroundFsync | None = None
         self._last_result = 0
         self._is_torn = False  # whether a write failed, and may have left half a line
         self._has_failed = False
@@ -122,15 +117,9 @@ class Transcript:
             except BaseException:
                 os.close(file)
                 raise
-            fsyncs = FsyncThread(file, folder, self._payloads.fsync)
-            try:
-                fsyncs.start()
-            except RuntimeError as error:
-                os.close(file)
-                raise OSError(f"no thread can be started ({error})") from None
         except OSError as error:
             raise self._write_error(error) from None
-        self._file, self._fsyncs = file, fsyncs
+        self._file, self._fsyncs = file, BackgroundFsync(file, folder, self._payloads.fsync)
 
     async def flush(self, *, results: bool = False) -> None:
         """Wait until all records are on disk, or the last tool result and those before it. Raises `SessionError`."""
@@ -151,8 +140,7 @@ class Transcript:
             if not was_reported:
                 raise
         finally:
-            await in_thread(self._fsyncs.stop)
-            os.close(self._file)
+            self._fsyncs.close_file()
             self._file, self._fsyncs = -1, None
 
     def _write_error(self, error: OSError) -> SessionError:
@@ -516,89 +504,3 @@ def _blocks(content: Any) -> tuple[ContentBlock, ...]:
         return ({"type": "text", "text": content},)
     blocks = content if isinstance(content, list) else []
     return tuple([block for block in blocks if isinstance(block, Mapping) and isinstance(block.get("type"), str)])
-
-
-class FsyncThread:
-    """Brings a file to disk in a thread. `before` runs before each fsync: payloads must be on disk before their record."""
-
-    def __init__(self, file: int, folder: Path, before: Callable[[], None]) -> None:
-        self._file = file
-        self._new_folder: Path | None = folder
-        self._before = before
-        self._wake = threading.Condition()
-        self._written = 0
-        self._on_disk = 0
-        self._stopped = False
-        self._error: OSError | None = None
-        self._waiters: list[tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
-        self._thread = threading.Thread(target=self._work, name="wieldy-transcript", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread. Raises `RuntimeError` where the system allows no more."""
-        self._thread.start()
-
-    def note_write(self) -> int:
-        """Count a write, to be brought to disk soon; returns the count."""
-        self._written += 1
-        if self._written - self._on_disk == 1:
-            with self._wake:
-                self._wake.notify()
-        return self._written
-
-    async def wait(self, count: int | None = None) -> None:
-        """Wait until all writes, or so many of them, are on disk. Raises `OSError`."""
-        loop = asyncio.get_running_loop()
-        with self._wake:
-            needed = self._written if count is None else count
-            if self._error is None and self._on_disk >= needed:
-                return
-            future: asyncio.Future[None] = loop.create_future()
-            self._waiters.append((needed, loop, future))
-            self._wake.notify()
-        await future
-
-    def stop(self) -> None:
-        """End the thread."""
-        with self._wake:
-            self._stopped = True
-            self._wake.notify()
-        self._thread.join()
-
-    def _work(self) -> None:
-        while True:
-            with self._wake:
-                while self._on_disk >= self._written and not self._waiters and not self._stopped:
-                    self._wake.wait()
-                self._wake.wait_for(lambda: self._waiters or self._stopped, FSYNC_SECONDS)
-                if self._stopped:
-                    return
-                count = self._written
-            try:
-                self._fsync()
-            except OSError as error:
-                self._error = error
-            with self._wake:
-                self._on_disk = count
-                due = [waiter for waiter in self._waiters if waiter[0] <= count]
-                self._waiters = [waiter for waiter in self._waiters if waiter[0] > count]
-            for _, loop, future in due:
-                loop.call_soon_threadsafe(_resolve, future, self._error)
-
-    def _fsync(self) -> None:
-        self._before()
-        _fdatasync(self._file)
-        if os.fstat(self._file).st_nlink == 0:
-            raise FileNotFoundError(errno.ENOENT, "it was deleted while the session ran")
-        if self._new_folder is not None:
-            fsync_folder(self._new_folder)
-            fsync_folder(self._new_folder.parent)
-            self._new_folder = None
-
-
-def _resolve(future: asyncio.Future[None], error: OSError | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)

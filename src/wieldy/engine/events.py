@@ -7,13 +7,15 @@ import inspect
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias, cast
 
 from wieldy.core.events import AnyEvent, Event, EventsDropped
 from wieldy.core.logs import log
+from wieldy.core.threads import run_in_background
 
 MAX_BACKLOG = 10_000
+DELIVERED_AT_ONCE = 100
 CLOSE_SECONDS = 1.0
 
 Subscriber: TypeAlias = Callable[[AnyEvent], Any] | Callable[[AnyEvent], Awaitable[Any]]
@@ -121,34 +123,61 @@ class Subscription:
 
 
 class ThreadSubscription(Subscription):
-    """Calls a plain function from a thread of its own, so that it may block."""
+    """Calls a plain function in threads of the pool, with one event after the other, so that it may block."""
 
     def __init__(self, subscriber: Subscriber, backlog: int) -> None:
         super().__init__(backlog)
         self._subscriber = subscriber
-        self._ready = threading.Event()
-        self._ended = threading.Event()
-        threading.Thread(target=self._deliver, name="wieldy-events", daemon=True).start()
+        self._lock = threading.Lock()
+        self._is_delivering = False
+        self._on_delivered: Callable[[], None] | None = None
 
     def wake(self) -> None:
-        self._ready.set()
+        with self._lock:
+            if self._is_delivering or not (self.pending or self.dropped):
+                return
+            self._is_delivering = True
+        self._start_delivery()
+
+    def _start_delivery(self) -> None:
+        try:
+            run_in_background(self._deliver, of_program=True)
+        except RuntimeError as error:  # the system allows no thread
+            self._is_delivering = False
+            log.error("events cannot be delivered: %s", error)
 
     def _deliver(self) -> None:
-        while True:
-            self._ready.wait()
-            self._ready.clear()
-            while (event := self.take()) is not None:
-                try:
-                    self._subscriber(event)
-                except Exception:
-                    log.exception("a subscriber failed on %s", event.kind)
-            if self.closed:
-                self._ended.set()
-                return
+        for _ in range(DELIVERED_AT_ONCE):
+            if (event := self.take()) is None:
+                break
+            try:
+                self._subscriber(event)
+            except Exception:
+                log.exception("a subscriber failed on %s", event.kind)
+        with self._lock:
+            self._is_delivering = has_more = bool(self.pending or self.dropped)
+            on_delivered = None if has_more else self._on_delivered
+        if has_more:
+            self._start_delivery()  # again, so that others have their turn in between
+        elif on_delivered is not None:
+            on_delivered()
 
     async def aclose(self) -> None:
         self.close()
-        await asyncio.to_thread(self._ended.wait, CLOSE_SECONDS)
+        loop = asyncio.get_running_loop()
+        delivered = asyncio.Event()
+
+        def on_delivered() -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(delivered.set)
+
+        with self._lock:
+            if not self._is_delivering:
+                return
+            self._on_delivered = on_delivered
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await delivered.wait()
 
 
 class LoopSubscription(Subscription):

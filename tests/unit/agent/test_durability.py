@@ -11,8 +11,9 @@ import pytest
 from tests.unit.agent.conftest import ended, events_of
 
 from wieldy import Script, Session, tool
+from wieldy.agent.background_fsync import BackgroundFsync
 from wieldy.agent.records import UserMessage
-from wieldy.agent.transcript import FsyncThread, Transcript, records
+from wieldy.agent.transcript import Transcript, records
 from wieldy.core.errors import SessionError
 from wieldy.core.provider import Request
 
@@ -29,7 +30,7 @@ class Disk:
     def look(self, what: str) -> None:
         assert self.session is not None and isinstance(self.session.transcript, Transcript)
         syncer = self.session.transcript._fsyncs
-        assert isinstance(syncer, FsyncThread)
+        assert isinstance(syncer, BackgroundFsync)
         assert self.session.transcript.path is not None
         lines = self.session.transcript.path.read_text().splitlines()
         wanted = '{"type":"result"' if what == "request" else '"type":"tool_use"'

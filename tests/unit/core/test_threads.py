@@ -11,7 +11,16 @@ import weakref
 
 import pytest
 
-from wieldy.core.threads import _pool, in_thread, in_thread_uncancellable, run_in_background
+from wieldy.core.threads import (
+    POOL_THREADS,
+    ThreadPool,
+    _own_pool,
+    call_function,
+    in_thread,
+    in_thread_uncancellable,
+    run_in_background,
+    timer,
+)
 
 pytestmark = pytest.mark.asyncio
 
@@ -124,6 +133,72 @@ async def test_a_fork_has_threads_of_its_own():
     child = os.fork()
     if child == 0:
         done = threading.Event()
-        _pool.start(done.set)
+        _own_pool.start(done.set)
         os._exit(7 if done.wait(10) else 1)
     assert os.waitstatus_to_exitcode((await in_thread(os.waitpid, child, 0))[1]) == 7
+
+
+async def test_jobs_beyond_the_size_of_the_pool_wait_for_a_free_thread():
+    pool, go, names, lock = ThreadPool("wieldy-test"), threading.Event(), set(), threading.Lock()
+    ended = threading.Semaphore(0)
+
+    def job() -> None:
+        with lock:
+            names.add(threading.get_ident())
+        go.wait(0.01)
+        ended.release()
+
+    for _ in range(10 * POOL_THREADS):
+        pool.start(job)
+    for _ in range(10 * POOL_THREADS):
+        assert await in_thread(ended.acquire, timeout=20)
+    assert len(names) <= POOL_THREADS
+
+
+async def test_jobs_that_wait_for_jobs_in_the_backlog_do_not_deadlock():
+    pool, released, ended = ThreadPool("wieldy-test"), threading.Event(), threading.Semaphore(0)
+
+    def waits() -> None:
+        assert released.wait(60)
+        ended.release()
+
+    for _ in range(POOL_THREADS + 5):
+        pool.start(waits)
+    pool.start(released.set)
+    for _ in range(POOL_THREADS + 5):
+        assert await in_thread(ended.acquire, timeout=60)
+
+
+async def test_functions_of_the_program_that_never_return_do_not_delay_our_own_work():
+    go = threading.Event()
+    stuck = [asyncio.ensure_future(call_function(go.wait, 60)) for _ in range(POOL_THREADS + 1)]
+    await asyncio.sleep(0)
+    assert await in_thread(divmod, 7, 2) == (3, 1)
+    go.set()
+    assert await asyncio.gather(*stuck) == [True] * len(stuck)
+
+
+async def test_a_function_of_the_program_that_nobody_waits_for_any_more_is_not_begun():
+    go, called = threading.Event(), threading.Event()
+    busy = [asyncio.ensure_future(call_function(go.wait, 60)) for _ in range(POOL_THREADS)]
+    await asyncio.sleep(0)
+    waiting = asyncio.ensure_future(call_function(called.set))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    go.set()
+    await asyncio.gather(*busy)
+    await call_function(divmod, 1, 1)
+    assert not called.is_set()
+
+
+async def test_the_timer_calls_functions_in_the_order_of_their_times():
+    calls: list[int] = []
+    ended = threading.Event()
+    timer.call_later(0.2, ended.set)
+    timer.call_later(0.1, lambda: calls.append(2))
+    timer.call_later(0.0, lambda: calls.append(1 // 0))
+    timer.call_later(0.0, lambda: calls.append(1))
+    assert await in_thread(ended.wait, 20)
+    assert calls == [1, 2]
