@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 from tests.unit.providers.wire import anthropic_stream
 
+from wieldy.batch.remote import find_run
 from wieldy.batch.results import AttemptResult
-from wieldy.batch.store import RunFolder
 
 
 class BatchRun:
@@ -26,6 +26,7 @@ class BatchRun:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.out = folder / "out"
+        self.url = ""
         self.ledger = folder / "ledger"
         self.tasks = folder / "tasks.jsonl"
         self.project = folder / "project"
@@ -60,7 +61,7 @@ class BatchRun:
         self.tasks.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def start(self, *options: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "wieldy", "batch", str(self.tasks), "--out", str(self.out)]
+        command = [sys.executable, "-m", "wieldy", "batch", str(self.tasks), "--out", self.url or str(self.out)]
         return subprocess.Popen(
             [*command, "--mode", "bypassPermissions", *options],
             env=self.env,
@@ -80,7 +81,7 @@ class BatchRun:
         return process.returncode, out, err
 
     def results(self) -> list[AttemptResult]:
-        return list(RunFolder(self.out).results())
+        return list(find_run(self.url or str(self.out)).results())
 
     def endings(self) -> dict[str, str]:
         return {result.id: result.ending for result in self.results()}

@@ -289,7 +289,8 @@ def test_results_and_tasks_inside_the_project_are_neither_copied_nor_part_of_it(
 
 
 @pytest.mark.parametrize(
-    "words", [("--out", "s3://bucket/run"), ("--engine", "dask"), ("--shard", "5/3"), ("--rate", "x")]
+    "words",
+    [("--out", "s3://"), ("--out", "file://relative"), ("--engine", "dask"), ("--shard", "5/3"), ("--rate", "x")],
 )
 def test_a_wrong_option_is_one_line_and_nothing_is_made(batch, words):
     batch.write_tasks(1, model=batch.noting_script(1))
@@ -298,6 +299,21 @@ def test_a_wrong_option_is_one_line_and_nothing_is_made(batch, words):
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert words[1] in err
     assert sorted(os.listdir(batch.folder)) == before
+
+
+def test_two_runs_may_share_a_folder_for_copies(batch):
+    """What one finds there of an earlier run, it removes; the copies of the other stay."""
+    slow = [{"call": "Bash", "input": {"command": "echo begun >> $LEDGER; sleep 2; cat a.txt"}}]
+    batch.write_tasks(1, model=batch.script("slow", slow, [{"text": "done"}]), check="test -f a.txt")
+    first = batch.start("--work", "work")
+    wait_until(batch.notes)
+    batch.write_tasks(1, model=batch.noting_script(1))
+    first_out, batch.out = batch.out, batch.folder / "other"
+    assert batch.run("--work", "work")[0] == 0
+    _, err = first.communicate(timeout=30)
+    assert first.returncode == 0, err
+    batch.out = first_out
+    assert batch.endings() == {"t0": "solved"}
 
 
 def test_an_out_that_cannot_be_used_is_one_line(batch):

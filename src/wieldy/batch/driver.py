@@ -21,8 +21,8 @@ from wieldy.batch.git import SourceError
 from wieldy.batch.identity import Fingerprints, attempt_identity, digest
 from wieldy.batch.isolation import Isolation
 from wieldy.batch.processes import WorkerLost
-from wieldy.batch.results import FAILED, AttemptResult
-from wieldy.batch.store import ResultStore, latest_results
+from wieldy.batch.results import FAILED, FINAL, AttemptResult
+from wieldy.batch.store import ResultStore, Shard, latest_results
 from wieldy.batch.tasks import Task, TaskFileError
 
 HOPELESS_IN_A_ROW = 3
@@ -84,6 +84,7 @@ class RunState:
         self.unpriced = 0
         self.started = time.time()
         self.stopping = ""
+        self.over = False
 
     @property
     def left(self) -> int:
@@ -129,6 +130,7 @@ class RunState:
             "errors": dict(self.errors),
             "cost": self.spent,
             "stopping": self.stopping,
+            "over": self.over,
         }
 
 
@@ -193,6 +195,17 @@ class Driver:
         self._hopeless: list[AttemptResult] = []
         self._on_result: list[Callable[[AttemptResult], None]] = []
         self.state.cost = sum(result.cost for result in store.results())
+
+    @property
+    def identities(self) -> frozenset[str]:
+        """The identities of all attempts of the plan, finished or not."""
+        pending = (planned.identity for planned in self._plan.pending)
+        return frozenset((*pending, *(result.identity for result in self._plan.finished)))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every attempt of the plan has a final result."""
+        return sum(self.state.endings[name] for name in FINAL) == self.state.total
 
     def on_result(self, listener: Callable[[AttemptResult], None]) -> None:
         """Call a function with every result that is stored."""
@@ -279,7 +292,7 @@ class Driver:
             sample=planned.sample,
             attempt=number,
             folder=str(folder.resolve()),
-            relative_folder=os.path.relpath(folder, self._store.path),
+            relative_folder=self._store.result_folder(folder),
             work=options.work,
             isolate=options.isolate,
             base_url=options.base_url,
@@ -357,8 +370,9 @@ def describe_run(tasks_name: str, tasks_digest: str, options: RunOptions, more: 
     }
 
 
-def default_work_folder(out: Path) -> Path:
-    """Where copies are made unless --work says otherwise: in the user's cache, outside of any project."""
+def work_folder(chosen: str, out: str, part: Shard) -> Path:
+    """The folder for copies, of this run alone: below the chosen one, else in the user's cache, outside of any project."""
     cache = os.environ.get("XDG_CACHE_HOME") or ""
     base = Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
-    return base / "wieldy" / "batch" / digest(str(out.resolve()))
+    top = Path(chosen).absolute() if chosen else base / "wieldy" / "batch"
+    return top / f"{digest(out)}{part.suffix}"

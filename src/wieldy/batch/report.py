@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from wieldy.batch.durations import format_duration
 from wieldy.batch.results import AttemptResult
-from wieldy.batch.store import RunFolder, latest_results, write_durably
+from wieldy.batch.store import StoredRun, StoreError, latest_results, write_durably
 from wieldy.core.truncate import truncate
 
 REPORT_NAME = "report.html"
@@ -50,13 +50,17 @@ class EndingRow(Struct, frozen=True):
 
 
 class RunReport(Struct, frozen=True):
-    """What a run came to: the result that counts for each attempt, and sums over them."""
+    """What a run came to: the result that counts for each attempt, and sums over them.
+
+    `outdated` results are of tasks that were changed and have run anew; they do not count.
+    """
 
     name: str
     run: Mapping[str, Any]
     results: tuple[AttemptResult, ...]
     tries: int
     spent: float
+    outdated: int = 0
 
     @property
     def rows(self) -> list[EndingRow]:
@@ -109,14 +113,18 @@ class RunReport(Struct, frozen=True):
         return [(name, len(group), sum(each.ending == "solved" for each in group)) for name, group in groups]
 
 
-def load_report(folder: str | os.PathLike[str]) -> RunReport:
+def load_report(stored: StoredRun) -> RunReport:
     """Read a run. Raises `StoreError`."""
-    store = RunFolder(folder)
-    run = store.read_run()
-    everything = list(store.results())
-    latest = sorted(latest_results(everything).values(), key=lambda result: (result.id, result.sample))
-    name = os.path.basename(os.path.abspath(folder))
-    return RunReport(name, run, tuple(latest), len(everything), sum(result.cost for result in everything))
+    run = stored.read_run()
+    everything = list(stored.results())
+    latest = latest_results(everything)
+    # A task that was changed has another identity: it counts as it is now. Several models are compared.
+    current = {(result.id, result.sample, result.model): result for result in latest.values()}
+    results = sorted(current.values(), key=lambda result: (result.id, result.sample))
+    location = stored.location.rstrip("/")
+    name = os.path.basename(location if "://" in location else os.path.abspath(location))
+    spent = sum(result.cost for result in everything)
+    return RunReport(name, run, tuple(results), len(everything), spent, len(latest) - len(results))
 
 
 def report_lines(report: RunReport) -> list[str]:
@@ -147,6 +155,8 @@ def report_lines(report: RunReport) -> list[str]:
             lines += ["", title, *("  " + line for line in align(table))]
     if report.tries > len(report.results):
         lines += ["", f"{report.tries} tries were made, which cost ${report.spent:.2f}"]
+    if report.outdated:
+        lines.append(f"{report.outdated} results of tasks that were changed since are not counted")
     return lines
 
 
@@ -162,11 +172,16 @@ def align(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def write_html(report: RunReport, folder: Path) -> Path:
-    """Write the page into the folder of the run. Raises `OSError`."""
-    path = folder / REPORT_NAME
-    write_durably(path, html_page(report).encode("utf-8", "replace"))
-    return path
+def write_html(report: RunReport, stored: StoredRun, target: str = "") -> str:
+    """Write the page to a file, by default beside the results; returns where it is. Raises `StoreError`."""
+    page = html_page(report).encode("utf-8", "replace")
+    if not target:
+        return stored.write_file(REPORT_NAME, page)
+    try:
+        write_durably(Path(target), page)
+    except OSError as error:
+        raise StoreError(f"{target} cannot be written: {error.strerror or error}") from None
+    return target
 
 
 def html_page(report: RunReport) -> str:

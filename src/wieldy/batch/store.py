@@ -1,4 +1,4 @@
-"""The results of a run on disk. A result is appended and brought to disk before anybody hears of it.
+"""The results of a run in a folder. A result is appended and brought to disk before anybody hears of it.
 
     DIR/run.json                   configuration and versions
     DIR/results.jsonl              one line an attempt; a shard has its own: results-2-of-8.jsonl
@@ -6,6 +6,7 @@
     DIR/preds.jsonl                patches for the evaluator of SWE-bench
 
 One process writes to a results file at a time. A torn line, left by a kill, is skipped by every reader.
+`remote.py` keeps a run at the URL of an object store instead, by the same interface.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -33,7 +35,7 @@ from wieldy.core.threads import in_thread_uncancellable
 RUN_NAME = "run.json"
 RESULT_NAME = "result.json"
 PREDS_NAME = "preds.jsonl"
-PROGRESS_NAME = "progress.json"
+PATCH_NAME = "patch.diff"
 MAX_ID_CHARS = 100
 _RESULTS = re.compile(r"results(-\d+-of-\d+)?\.jsonl")
 
@@ -55,11 +57,40 @@ class Shard(Struct, frozen=True):
         return "" if self.count == 1 else f"-{self.index}-of-{self.count}"
 
 
+class StoredRun(Protocol):
+    """A run that can be read, wherever it is kept."""
+
+    @property
+    def location(self) -> str:
+        """The folder or the URL, as the user gave it."""
+        ...
+
+    def read_run(self) -> dict[str, Any]:
+        """The contents of `run.json`. Raises `StoreError` if there is no run."""
+        ...
+
+    def results(self) -> Iterator[AttemptResult]:
+        """Every result, the older ones first. Raises `StoreError`."""
+        ...
+
+    def read_progress(self) -> list[dict[str, Any]]:
+        """What the drivers said last about their progress, one for each shard. Raises `StoreError`."""
+        ...
+
+    def write_file(self, name: str, data: bytes) -> str:
+        """Write a file beside the results; returns where it is. Raises `StoreError`."""
+        ...
+
+
 class RunFolder:
     """The folder of a run, for reading."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+
+    @property
+    def location(self) -> str:
+        return str(self.path)
 
     def read_run(self) -> dict[str, Any]:
         """The contents of `run.json`. Raises `StoreError` if this is not the folder of a run."""
@@ -72,12 +103,10 @@ class RunFolder:
         return run
 
     def results(self) -> Iterator[AttemptResult]:
-        """Every result, in the order of its file; torn lines are skipped."""
-        for file in self.result_files():
-            with open(file, "rb") as lines:
-                for line in lines:
-                    if (result := decode_result(line)) is not None:
-                        yield result
+        """Every result, the older ones first; torn lines are skipped."""
+        files = self.result_files()
+        each = (result for file in files for result in _read_results(file))
+        return each if len(files) <= 1 else iter(sorted(each, key=attrgetter("started")))
 
     def result_files(self) -> list[Path]:
         if not self.path.is_dir():
@@ -88,12 +117,25 @@ class RunFolder:
         return self.path / "runs" / folder_name(task_id)
 
     def read_progress(self) -> list[dict[str, Any]]:
-        """What the drivers said last about their progress, one for each shard."""
         found = []
         for file in sorted(self.path.glob("progress*.json")):
             with contextlib.suppress(OSError, msgspec.DecodeError):
                 found.append(msgspec.json.decode(file.read_bytes(), type=dict[str, Any]))
         return found
+
+    def write_file(self, name: str, data: bytes) -> str:
+        try:
+            write_durably(self.path / name, data)
+        except OSError as error:
+            raise StoreError(f"{self.path / name} cannot be written: {error.strerror or error}") from None
+        return str(self.path / name)
+
+
+def _read_results(file: Path) -> Iterator[AttemptResult]:
+    with open(file, "rb") as lines:
+        for line in lines:
+            if (result := decode_result(line)) is not None:
+                yield result
 
 
 def latest_results(results: Iterable[AttemptResult]) -> dict[str, AttemptResult]:
@@ -108,6 +150,9 @@ def latest_results(results: Iterable[AttemptResult]) -> dict[str, AttemptResult]
 
 class ResultStore(RunFolder):
     """The folder of a run, for its one writer. Results that arrive together share an fsync."""
+
+    progress_seconds = 1.0
+    """How often the state of the run is written for those who watch."""
 
     def __init__(self, path: str | os.PathLike[str], part: Shard = Shard()) -> None:  # noqa: B008 - frozen
         super().__init__(path)
@@ -169,11 +214,26 @@ class ResultStore(RunFolder):
         self.write_json(RUN_NAME, {**run, "created": created})
 
     def write_json(self, name: str, value: Any) -> None:
-        """Replace a JSON file in the folder. Raises `StoreError`."""
+        """Replace a JSON file. Raises `StoreError`."""
+        self.write_file(name, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+
+    def write_file(self, name: str, data: bytes) -> str:
         try:
-            write_durably(self.path / name, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+            write_durably(self.path / name, data)
         except OSError as error:
             raise self._error(error) from None
+        return str(self.path / name)
+
+    def write_progress(self, state: Mapping[str, Any]) -> None:
+        """Write the state of the run for those who watch. A failure is ignored: the next one may be written."""
+        temporary = self.path / f".{self.progress_name}.tmp"
+        with contextlib.suppress(OSError):
+            temporary.write_bytes(msgspec.json.encode(state))
+            temporary.replace(self.path / self.progress_name)
+
+    @property
+    def progress_name(self) -> str:
+        return f"progress{self.part.suffix}.json"
 
     async def append(self, result: AttemptResult) -> None:
         """Append a result; returns when it is on disk. Raises `StoreError`."""
@@ -221,6 +281,10 @@ class ResultStore(RunFolder):
         except OSError as error:
             raise self._error(error) from None
 
+    def result_folder(self, folder: Path) -> str:
+        """The name that a result has for the folder of its attempt."""
+        return os.path.relpath(folder, self.path)
+
     def finished_in_folders(self, task_id: str) -> Iterator[AttemptResult]:
         """The results that workers left in the folders of a task. A driver that died may not have heard of them."""
         folder = self.task_folder(task_id)
@@ -229,21 +293,40 @@ class ResultStore(RunFolder):
                 if (result := decode_result((folder / str(name) / RESULT_NAME).read_bytes())) is not None:
                     yield result
 
-    def write_predictions(self, results: Iterable[AttemptResult]) -> None:
-        """Write `preds.jsonl` for the SWE-bench evaluator. Raises `StoreError`."""
-        lines = []
+    def write_predictions(self, identities: Collection[str]) -> None:
+        """Write `preds.jsonl` for the SWE-bench evaluator: the last final result of each task, of these identities if it has any.
+
+        Further samples of a task have files of their own. Raises `StoreError`.
+        """
+        known = frozenset[str]()
+        while True:
+            results = predicted(self.results(), identities)
+            if (now := frozenset(f"{each.identity}/{each.attempt}" for each in results)) == known:
+                return  # nothing came from another shard meanwhile, whose file this one may have replaced
+            known = now
+            patches = self.read_patches(results)
+            for sample in sorted({result.sample for result in results}):
+                lines = [
+                    {"instance_id": result.id, "model_name_or_path": result.model, "model_patch": patch}
+                    for result, patch in zip(results, patches, strict=True)
+                    if result.sample == sample
+                ]
+                name = PREDS_NAME if sample == 1 else f"preds-{sample}.jsonl"
+                self.write_file(name, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+
+    def read_patches(self, results: Sequence[AttemptResult]) -> list[str]:
+        """The patch of each result, empty where it has none. Raises `StoreError`."""
+        patches = []
         for result in results:
-            if not result.is_final:
-                continue
             try:
-                patch = (self.path / result.folder / "patch.diff").read_bytes().decode("utf-8", "replace")
+                patch = (self.path / result.folder / PATCH_NAME).read_bytes().decode("utf-8", "replace")
             except OSError:
                 patch = ""
-            lines.append({"instance_id": result.id, "model_name_or_path": result.model, "model_patch": patch})
-        try:
-            write_durably(self.path / PREDS_NAME, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-        except OSError as error:
-            raise self._error(error) from None
+            patches.append(patch)
+        return patches
+
+    async def aclose(self, *, complete: bool) -> None:
+        """Bring what is under way to its end; `complete` says that every attempt has a result."""
 
     def close(self) -> None:
         for name in ("_file", "_lock"):
@@ -256,6 +339,18 @@ class ResultStore(RunFolder):
             f"{self.path} cannot be written: {error.strerror or error}. What is finished is kept; "
             "when there is room again, the same command goes on"
         )
+
+
+def predicted(results: Iterable[AttemptResult], identities: Collection[str]) -> list[AttemptResult]:
+    """The last final result of each task and sample; a changed task counts as it is now."""
+    final = [result for result in results if result.is_final]
+    current = {(result.id, result.sample) for result in final if result.identity in identities}
+    last = {
+        (result.id, result.sample): result
+        for result in final
+        if (result.id, result.sample) not in current or result.identity in identities
+    }
+    return list(last.values())
 
 
 def decode_result(line: bytes) -> AttemptResult | None:

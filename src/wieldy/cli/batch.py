@@ -23,15 +23,14 @@ from wieldy.core.errors import WieldyError
 if TYPE_CHECKING:
     from wieldy.batch.driver import Driver, RunOptions, RunPlan
     from wieldy.batch.report import RunReport
-    from wieldy.batch.results import AttemptResult
     from wieldy.batch.store import ResultStore, Shard
     from wieldy.batch.tasks import TaskDefaults
 
 COMPLETE, INCOMPLETE, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
 BAR_SECONDS = 0.5
 LINE_SECONDS = 60.0
-STATE_SECONDS = 1.0
-IDLE_STATE_SECONDS, SILENT_SECONDS = 15.0, 120.0  # without news, after which a watched run counts as stopped
+WATCH_SECONDS = 1.0
+IDLE_STATE_SECONDS, SILENT_SECONDS = 30.0, 120.0  # without news, after which a watched run counts as stopped
 
 EXAMPLES = """examples:
   wieldy batch tasks.jsonl --out runs/first --model anthropic/claude-sonnet-5-5 --max-cost 50
@@ -39,6 +38,7 @@ EXAMPLES = """examples:
   wieldy batch tasks.jsonl --out runs/first --only infra         only what failed by infrastructure
   wieldy batch swebench.jsonl --repos clones --out runs/swe --mode bypassPermissions --time-each 30m
   wieldy batch tasks.jsonl --out /shared/run --shard 3/64        part 3 of 64: Slurm arrays, Kubernetes, CI
+  wieldy batch tasks.jsonl --out s3://bucket/run --shard 3/64    the same without a shared folder
   wieldy batch watch runs/first                                  follow a run, from any machine
   wieldy batch report runs/first                                 a table, and report.html with plots
 
@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("tasks", metavar="TASKS.jsonl", help="one task a line; rows of SWE-bench are taken as they are")
-    add("--out", type=_out_folder, required=True, metavar="DIR", help="where results go; an existing run goes on")
+    add("--out", type=_location, required=True, metavar="DIR|URL", help="where results go; an existing run goes on")
     add("--model", default="", metavar="PROVIDER/NAME", help="for tasks that name none (default: WIELDY_MODEL)")
     add(
         "--mode",
@@ -154,10 +154,14 @@ def _rate(text: str) -> tuple[str, float]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _out_folder(text: str) -> str:
-    if not text.strip() or "://" in text:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a folder; results are written to a folder, local or shared")
-    return text
+def _location(text: str) -> str:
+    """A folder, or a URL that fsspec knows."""
+    scheme, separator, path = text.partition("://")
+    if not text.strip() or (separator and (not scheme or not path.strip("/"))):
+        raise argparse.ArgumentTypeError(f"`{text}` is neither a folder nor a URL such as s3://bucket/folder")
+    if scheme in ("file", "local") and not path.startswith("/"):
+        raise argparse.ArgumentTypeError(f"`{text}` has no absolute path: write {scheme}:///folder")
+    return text.rstrip("/") if separator else text
 
 
 def _engine_name(text: str) -> str:
@@ -176,9 +180,9 @@ def _shard(text: str) -> Shard:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from wieldy.batch.driver import default_work_folder, describe_run, make_plan
+    from wieldy.batch.driver import describe_run, make_plan, work_folder
     from wieldy.batch.identity import digest
-    from wieldy.batch.store import ResultStore
+    from wieldy.batch.remote import is_url, local_path, open_location
     from wieldy.batch.tasks import read_tasks, shard
 
     file = read_tasks(options.tasks, _defaults(options))
@@ -190,9 +194,10 @@ def _run(options: argparse.Namespace) -> int:
         raise TaskFileError(f"the task {missing.id} names no model: give --model, or set WIELDY_MODEL")
     part: Shard = options.shard
     tasks = list(shard(file.tasks, part.index, part.count))
-    store = ResultStore(options.out, part)
-    work = Path(options.work).absolute() if options.work else default_work_folder(store.path)
-    run_options = _run_options(options, work / f"shard{part.suffix}" if part.count > 1 else work)
+    out = options.out if is_url(options.out) else os.path.realpath(local_path(options.out))
+    work = work_folder(options.work, out, part)
+    store = open_location(options.out, work / "spool", part)
+    run_options = _run_options(options, work, out)
     if options.dry_run:
         _print_plan(make_plan(tasks, store, run_options), dry=True)
         return COMPLETE
@@ -240,7 +245,7 @@ def _defaults(options: argparse.Namespace) -> TaskDefaults:
     )
 
 
-def _run_options(options: argparse.Namespace, work: Path) -> RunOptions:
+def _run_options(options: argparse.Namespace, work: Path, out: str) -> RunOptions:
     from wieldy.batch.driver import RunOptions
 
     return RunOptions(
@@ -255,7 +260,7 @@ def _run_options(options: argparse.Namespace, work: Path) -> RunOptions:
         keep_copies=options.keep_copies,
         command_seconds=options.check_time,
         patience=options.patience,
-        exclude=tuple(os.path.realpath(path) for path in (options.out, options.work or work, options.tasks)),
+        exclude=tuple(os.path.realpath(path) for path in (out, options.work or work, options.tasks)),
     )
 
 
@@ -275,6 +280,7 @@ async def _drive(
     from wieldy.batch.driver import Driver
     from wieldy.batch.isolation import remove_tree
     from wieldy.batch.store import StoreError
+    from wieldy.core.threads import in_thread
 
     work = Path(run_options.work)
     for name in ("attempts", "commands"):  # left by a run that was killed
@@ -296,10 +302,12 @@ async def _drive(
         display.cancel()
         await asyncio.wait((display,))
         await engine.aclose()
-    _write_state(driver, store)
+        await store.aclose(complete=code == COMPLETE and driver.is_complete)
+        driver.state.over = True
+        await in_thread(store.write_progress, driver.state.as_dict())
     if code == COMPLETE:
         with contextlib.suppress(StoreError):
-            store.write_predictions(_last_results(store))
+            await in_thread(store.write_predictions, driver.identities)
     return _print_summary(driver, store, code)
 
 
@@ -323,13 +331,10 @@ async def _show_progress(driver: Driver, store: ResultStore) -> None:
     """Draw a bar on a terminal, or write a line a minute; and write the state for those who watch."""
     is_terminal = sys.stderr.isatty()
     last_line = time.monotonic()
-    last_state = 0.0
+    writing = asyncio.create_task(_write_states(driver, store))
     try:
         while True:
             now = time.monotonic()
-            if now - last_state >= STATE_SECONDS:
-                last_state = now
-                _write_state(driver, store)
             if is_terminal:
                 _draw(driver.state.as_dict())
             elif now - last_line >= LINE_SECONDS:
@@ -337,18 +342,18 @@ async def _show_progress(driver: Driver, store: ResultStore) -> None:
                 _print_line(driver.state.as_dict())
             await asyncio.sleep(BAR_SECONDS)
     finally:
+        writing.cancel()
+        await asyncio.wait((writing,))
         if is_terminal:
             console.write_error(console.CARRIAGE_RETURN, console.ERASE_TO_LINE_END, end="")
 
 
-def _write_state(driver: Driver, store: ResultStore) -> None:
-    from wieldy.batch.store import PROGRESS_NAME
+async def _write_states(driver: Driver, store: ResultStore) -> None:
+    from wieldy.core.threads import in_thread_uncancellable
 
-    name = PROGRESS_NAME.replace(".", f"{store.part.suffix}.")
-    temporary = store.path / f".{name}.tmp"
-    with contextlib.suppress(OSError):  # the next one may be written
-        temporary.write_text(json.dumps(driver.state.as_dict()), encoding="utf-8")
-        temporary.replace(store.path / name)
+    while True:
+        await in_thread_uncancellable(store.write_progress, driver.state.as_dict())
+        await asyncio.sleep(store.progress_seconds)
 
 
 def _draw(state: dict[str, Any]) -> None:
@@ -364,12 +369,6 @@ def _print_line(state: dict[str, Any]) -> None:
     console.write_error(progress_line(state, bar=False))
 
 
-def _last_results(store: ResultStore) -> list[AttemptResult]:
-    from wieldy.batch.store import latest_results
-
-    return list(latest_results(store.results()).values())
-
-
 def _print_summary(driver: Driver, store: ResultStore, code: int) -> int:
     state = driver.state
     _print_line(state.as_dict())
@@ -383,7 +382,7 @@ def _print_summary(driver: Driver, store: ResultStore, code: int) -> int:
     open_endings = sum(state.endings[name] for name in ("infra", "crashed", "skipped"))
     if open_endings:
         print_error(f"{open_endings} attempts have no result yet; the same command tries them again")
-    console.write(str(store.path))
+    console.write(store.location)
     return INCOMPLETE if open_endings else COMPLETE
 
 
@@ -422,16 +421,17 @@ def _interrupts() -> Iterator[Interrupts]:
 
 def _watch(argv: list[str]) -> int:
     from wieldy.batch.progress import merge_states
-    from wieldy.batch.store import RunFolder
+    from wieldy.batch.remote import find_run, is_url
 
-    example = "example:\n  wieldy batch watch runs/first"
+    example = "examples:\n  wieldy batch watch runs/first\n  wieldy batch watch s3://bucket/run"
     about = "Follow a run until it is over. It may run on another machine."
     parser = command_parser("wieldy batch watch", about, example)
-    parser.add_argument("folder", metavar="DIR", help="the folder that was given to --out")
+    parser.add_argument("folder", type=_location, metavar="DIR|URL", help="what was given to --out")
     parser.add_argument("--once", action="store_true", help="say how it stands, and end")
     options = parser.parse_args(argv)
-    run = RunFolder(options.folder)
+    run = find_run(options.folder)
     run.read_run()
+    pause = WATCH_SECONDS * (5 if is_url(options.folder) else 1)
     is_terminal = sys.stderr.isatty()
     while True:
         if not (states := run.read_progress()):
@@ -443,7 +443,7 @@ def _watch(argv: list[str]) -> int:
         has_stopped = silence > (IDLE_STATE_SECONDS if not state["running"] else SILENT_SECONDS)
         if is_terminal and not options.once and not is_over and not has_stopped:
             _draw(state)
-            time.sleep(1.0)
+            time.sleep(pause)
             continue
         if is_terminal and not options.once:
             console.write_error(console.CARRIAGE_RETURN, console.ERASE_TO_LINE_END, end="")
@@ -457,14 +457,19 @@ def _watch(argv: list[str]) -> int:
 
 
 def _report(argv: list[str]) -> int:
+    from wieldy.batch.remote import find_run
     from wieldy.batch.report import load_report, report_lines, write_html
 
-    about = "Print what a run came to, and write report.html with plots into its folder. The run may still be going on."
+    about = (
+        "Print what a run came to, and write report.html with plots beside its results. The run may still be going on."
+    )
     parser = command_parser("wieldy batch report", about, "example:\n  wieldy batch report runs/first")
-    parser.add_argument("folder", metavar="DIR", help="the folder that was given to --out")
+    parser.add_argument("folder", type=_location, metavar="DIR|URL", help="what was given to --out")
+    parser.add_argument("--html", default="", metavar="FILE", help="write the page there instead")
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON instead; no page is written")
     options = parser.parse_args(argv)
-    report = load_report(options.folder)
+    stored = find_run(options.folder)
+    report = load_report(stored)
     if not report.results:
         print_error(f"{options.folder} has no results yet")
         return INCOMPLETE
@@ -473,9 +478,8 @@ def _report(argv: list[str]) -> int:
         return COMPLETE
     for line in report_lines(report):
         console.write(line)
-    path = write_html(report, Path(options.folder))
     console.write("")
-    console.write(str(path))
+    console.write(write_html(report, stored, options.html))
     return COMPLETE
 
 

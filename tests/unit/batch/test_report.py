@@ -8,11 +8,12 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from wieldy.batch.progress import merge_states, progress_line
 from wieldy.batch.report import align, bars, histogram, html_page, load_report, report_lines
 from wieldy.batch.results import AttemptResult
-from wieldy.batch.store import StoreError
+from wieldy.batch.store import RunFolder, StoreError
 
 HOSTILE = "<script>alert(1)</script>&\"'\x1b[31m"
 
@@ -28,11 +29,11 @@ def attempt(number: int, ending: str = "solved", **more) -> AttemptResult:
     return AttemptResult(**{**fields, "ending": ending, "model": "anthropic/m", **more})
 
 
-def write_run(folder: Path, *results: AttemptResult) -> Path:
+def write_run(folder: Path, *results: AttemptResult) -> RunFolder:
     folder.mkdir()
     (folder / "run.json").write_text('{"v": 1, "created": 0, "wieldy": "0.1"}')
     (folder / "results.jsonl").write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in results))
-    return folder
+    return RunFolder(folder)
 
 
 class Tags(HTMLParser):
@@ -97,9 +98,17 @@ def test_bars_of_nothing_say_so():
     ElementTree.fromstring(bars([("a", 0.0), ("b", 2.0)]))
 
 
+def test_a_task_that_was_changed_counts_as_it_is_now_and_models_are_compared(tmp_path):
+    old, new = attempt(1, "unsolved"), replace(attempt(1), identity="changed")
+    other = replace(attempt(1, "unsolved"), identity="other", model="another")
+    report = load_report(write_run(tmp_path / "run", old, new, other))
+    assert [(each.model, each.ending) for each in report.results] == [(new.model, "solved"), ("another", "unsolved")]
+    assert "1 results of tasks that were changed since are not counted" in report_lines(report)
+
+
 def test_a_folder_that_is_no_run_is_one_line(tmp_path):
     with pytest.raises(StoreError, match=r"is not the folder of a batch run: it has no run\.json"):
-        load_report(tmp_path)
+        load_report(RunFolder(tmp_path))
 
 
 def test_columns_are_aligned():

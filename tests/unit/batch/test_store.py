@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.batch.small_disk import small_disk
@@ -159,9 +160,37 @@ async def test_predictions_have_the_keys_of_the_evaluator(tmp_path):
     store = opened(tmp_path / "out")
     _, folder = store.new_attempt_folder("a")
     (folder / "patch.diff").write_text("--- a\n")
-    store.write_predictions([result("a", model="m", folder="runs/a/1"), result("b", "infra")])
-    lines = (tmp_path / "out" / "preds.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == [
+    await store.append(result("a", model="m", folder="runs/a/1"))
+    await store.append(result("b", "infra"))
+    store.write_predictions(())
+    assert read_lines(tmp_path / "out" / "preds.jsonl") == [
         {"instance_id": "a", "model_name_or_path": "m", "model_patch": "--- a\n"}
     ]
     store.close()
+
+
+async def test_each_task_is_predicted_once_as_it_is_now_and_further_samples_apart(tmp_path):
+    store = opened(tmp_path / "out")
+    for identity, model in (("new", "new"), ("old", "old")):
+        await store.append(AttemptResult(id="a", identity=identity, ending="solved", model=model))
+    await store.append(AttemptResult(id="a", identity="second", ending="solved", model="new", sample=2))
+    await store.append(AttemptResult(id="b", identity="b1", ending="solved", model="x"))
+    store.write_predictions({"new", "second"})
+    names = [(line["instance_id"], line["model_name_or_path"]) for line in read_lines(tmp_path / "out" / "preds.jsonl")]
+    assert names == [("a", "new"), ("b", "x")]
+    assert [line["instance_id"] for line in read_lines(tmp_path / "out" / "preds-2.jsonl")] == ["a"]
+    store.close()
+
+
+async def test_a_later_result_of_a_shard_wins_over_an_earlier_one_of_the_whole_run(tmp_path):
+    whole = opened(tmp_path / "out")
+    await whole.append(result("a", "unsolved", started=1.0))
+    whole.close()
+    part = opened(tmp_path / "out", Shard(1, 2))
+    await part.append(result("a", "solved", started=2.0))
+    part.close()
+    assert latest_results(RunFolder(tmp_path / "out").results())["h-a"].ending == "solved"
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
