@@ -316,14 +316,22 @@ def _analysis(command: str, workspace: Workspace) -> Analysis:
 
 
 async def _neutral_environment(analysis: Analysis, workspace: Workspace) -> dict[str, str]:
-    """Variables that keep read-only commands from running what the project names: git's programs, other versions of Go."""
-    local = {} if analysis.verdict == "unknown" else {"GOTOOLCHAIN": "local"}
-    folders = analysis.neutral_git_folders
-    if not folders:
-        return local
-    from wieldy.shell.running.neutral_git import neutral_git_environment
+    """Variables that keep read-only commands from running what the project names: programs, versions, modules."""
+    if analysis.verdict == "unknown":
+        variables = {}
+    else:
+        variables = {"GOTOOLCHAIN": "local"}
+        if pythons := analysis.neutral_pythons:
+            from wieldy.shell.running.neutral_python import neutral_python_environment
 
-    return local | await in_thread(neutral_git_environment, *folders, surrounding=workspace.env)
+            roots = (workspace.root, *workspace.extra_roots)
+            surrounding = {**workspace.env, **workspace.setting("env")}
+            variables |= neutral_python_environment(pythons, roots, surrounding=surrounding)
+    if folders := analysis.neutral_git_folders:
+        from wieldy.shell.running.neutral_git import neutral_git_environment
+
+        variables |= await in_thread(neutral_git_environment, *folders, surrounding=workspace.env)
+    return variables
 
 
 async def _take_snapshot(analysis: Analysis, ctx: ToolContext) -> CommandSnapshot | None:

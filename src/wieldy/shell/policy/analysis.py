@@ -51,6 +51,11 @@ class Analysis(Struct, frozen=True):
             return ()
         return tuple(dict.fromkeys(folder for part in git for folder in repository_folders(part.argv, part.cwds)))
 
+    @property
+    def neutral_pythons(self) -> tuple[str, ...]:
+        """The Pythons that run a module of theirs, so that the launcher must keep them from importing the project's."""
+        return tuple(dict.fromkeys(part.program for part in self.parts if part.program and _imports_modules(part)))
+
 
 def classify(command: str, *, cwd: str | None = None, home: str | None = None) -> Literal["read_only", "ask", "deny"]:
     """`read_only`: proven harmless. `deny`: no mode runs it. `ask`: everything else."""
@@ -104,11 +109,16 @@ def _analyze(command: str, cwd: str, home: str, root: str) -> Analysis:
 
 
 def _with_project_settings(part: CommandPart) -> CommandPart:
-    """A git or go command beside programs that need the real settings, which can make it run other programs."""
-    if part.program not in ("git", "go") or not part.program_read_only:
+    """A git, go or Python command beside programs that need the real settings, which can make it run other programs."""
+    if not part.program_read_only or not (part.program in ("git", "go") or _imports_modules(part)):
         return part
     why = f"{part.program} can run what the project names, unless the whole command is understood and git only reads"
     return replace(part, read_only=False, program_read_only=False, why=why)
+
+
+def _imports_modules(part: CommandPart) -> bool:
+    """Whether a part is `python3 -m`, which looks for modules in the current folder first."""
+    return part.program in ("python", "python3") and part.known and [word.text for word in part.argv[1:2]] == ["-m"]
 
 
 def _not_read_only(parts: Sequence[CommandPart]) -> tuple[CommandPart, ...]:

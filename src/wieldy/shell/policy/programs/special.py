@@ -170,11 +170,12 @@ def _go(call: ProgramCall) -> CallEffects:
 
 
 def _python(call: ProgramCall) -> CallEffects:
-    """`python3 -I -m json.tool FILE`; without `-I` a file json.py of the folder would run."""
-    if [word.text for word in call.args[:3] if word.static] != ["-I", "-m", "json.tool"]:
+    """`python3 -m json.tool FILE`; without `-I` the launcher keeps a file json.py of the folder from running."""
+    args = call.args[1:] if call.args[:1] and call.args[0].static and call.args[0].text == "-I" else call.args
+    if [word.text for word in args[:2] if word.static] != ["-m", "json.tool"]:
         return unknown("Python runs whatever it is given")
     options = "--sort-keys --no-ensure-ascii --json-lines --indent= --tab --no-indent --compact"
-    files = parse_args(call.args[3:], option_table(options, exact=True)).operands
+    files = parse_args(args[2:], option_table(options, exact=True)).operands
     if len(files) > 1:
         return unknown("`json.tool` with two files writes the second")
     return CallEffects(reads=tuple(word for word in files if word.text != "-"))
