@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
-from typing import Any, Literal, NamedTuple, TextIO, TypeAlias
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Literal, NamedTuple, TextIO, TypeAlias, cast
 
 from wieldy.core.invisible_text import CONTROL, escape_controls
 
@@ -205,6 +206,40 @@ class GuardedStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.unguarded, name)
+
+
+class LineStream:
+    """A text stream that hands on whole lines, of any thread, to a function."""
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self._on_line = on_line
+        self._open = ""
+        self._lock = threading.Lock()
+
+    def write(self, text: str) -> int:
+        with self._lock:
+            *lines, self._open = (self._open + text).split("\n")
+        for line in lines:
+            if line.strip():
+                self._on_line(line.rstrip())
+        return len(text)
+
+    def flush(self) -> None:
+        return  # a line is handed on when it ends
+
+    def isatty(self) -> bool:
+        return False
+
+
+@contextmanager
+def redirect_errors(on_line: Callable[[str], None]) -> Iterator[None]:
+    """Hand what is written to stderr (logs, warnings) to a function: in a session it would land inside the input line."""
+    before = sys.stderr
+    sys.stderr = cast(TextIO, LineStream(on_line))
+    try:
+        yield
+    finally:
+        sys.stderr = before
 
 
 def guard_streams() -> None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyte
@@ -22,7 +23,15 @@ SECONDS = 30.0
 class InlineTerminal:
     """Our program on a terminal of a given size. `output` is every byte it wrote."""
 
-    def __init__(self, argv: list[str], cwd: Path, env: dict[str, str], columns: int = 80, lines: int = 24) -> None:
+    def __init__(
+        self,
+        argv: list[str],
+        cwd: Path,
+        env: dict[str, str],
+        columns: int = 80,
+        lines: int = 24,
+        program: Sequence[str] = ("-m", "wieldy"),
+    ) -> None:
         self._master, child = pty.openpty()
         self.screen = pyte.HistoryScreen(columns, lines, history=10_000, ratio=0.001)
         self._stream = pyte.ByteStream(self.screen)
@@ -31,7 +40,7 @@ class InlineTerminal:
         self.modes_before = termios.tcgetattr(child)
         self._child = child
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "wieldy", *argv],
+            [sys.executable, *program, *argv],
             cwd=cwd,
             env={"TERM": "xterm-256color", **env},
             stdin=child,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,10 +25,11 @@ def inline(project: Path, environment: dict[str, str], tmp_path: Path) -> Iterat
         columns: int = 80,
         lines: int = 24,
         env: dict[str, str] | None = None,
+        program: Sequence[str] = ("-m", "wieldy"),
     ) -> InlineTerminal:
         (tmp_path / "script.json").write_text(json.dumps({"turns": turns or [], **(script or {})}))
         argv = ("--model", f"script:{tmp_path / 'script.json'}", *argv)
-        terminal = InlineTerminal(list(argv), project, {**environment, **(env or {})}, columns, lines)
+        terminal = InlineTerminal(list(argv), project, {**environment, **(env or {})}, columns, lines, program)
         opened.append(terminal)
         terminal.wait_for("· script")
         return terminal
@@ -358,22 +359,118 @@ def test_without_colors_nothing_is_styled(inline: Opener) -> None:
     assert b"\x1b[1m" not in terminal.output
 
 
-def test_the_event_loop_has_nothing_to_complain_about(inline: Opener) -> None:
-    turns = [[TOUCH], [{"text": "Over."}], [{"call": "Bash", "input": {"command": "sleep 300"}}]]
-    terminal = inline(turns=turns, env={"PYTHONASYNCIODEBUG": "1", "PYTHONWARNINGS": "default"})
+def test_the_event_loop_has_nothing_to_complain_about(inline: Opener, project: Path) -> None:
+    """Its clock counts processor time: on a busy machine, everything takes long."""
+    answer = "# Title\n\nSome `code`.\n\n```python\nx = 1\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+    edit = {"file_path": "a.py", "old_string": "x = 1", "new_string": "x = 2"}
+    turns = [
+        [{"text": answer}, TOUCH],
+        [{"call": "Read", "input": {"file_path": "a.py"}}, {"call": "Grep", "input": {"pattern": "x"}}],
+        [{"call": "Edit", "input": edit}],
+        [{"text": "Over."}],
+        [{"call": "Bash", "input": {"command": "sleep 300"}}],
+    ]
+    terminal = inline(
+        turns=turns,
+        env={"PYTHONASYNCIODEBUG": "1", "PYTHONWARNINGS": "default"},
+        program=[str(Path(__file__).with_name("processor_time_loop.py"))],
+    )
     terminal.send("make it")
     terminal.wait_for("Run this command?")
     terminal.answer("1")
+    terminal.wait_for("Change a.py?")
+    terminal.answer("1")
     terminal.wait_for("Over.")
     terminal.wait_until_gone("Esc stops")
+    terminal.send("/context")
+    terminal.wait_for("your prompts")
+    terminal.type("@a")
+    terminal.wait_for("a.py")
+    terminal.press("\x03")
     terminal.send("again")
     terminal.wait_for("● Bash sleep 300")
     terminal.press("\x1b")
     terminal.wait_for("■ interrupted")
     terminal.press("\x04")
     assert terminal.wait_for_exit() == 0
-    for complaint in (b"never awaited", b"destroyed", b"never retrieved", b"ResourceWarning", b"Traceback"):
+    for complaint in (b"Executing", b"never awaited", b"destroyed", b"never retrieved", b"Warning", b"Traceback"):
         assert complaint not in terminal.output
+
+
+def test_what_a_library_writes_to_stderr_stands_above_the_input_line(inline: Opener, tmp_path: Path) -> None:
+    writer = tmp_path / "writer.py"
+    writer.write_text(
+        "import threading, warnings\n"
+        "threading.Timer(2, lambda: warnings.warn('from a library', UserWarning)).start()\n"
+        "from wieldy.__main__ import program\n"
+        "program()\n"
+    )
+    terminal = inline(program=[str(writer)])
+    terminal.type("my draft")
+    terminal.wait_for("from a library")
+    terminal.read(0.5)
+    rows = terminal.rows()
+    assert rows[-2:] == ["› my draft", "  default · script.json"]
+    assert any(row.endswith("UserWarning: from a library") for row in rows[:-2])
+
+
+FAILING_DISPLAY = Path(__file__).with_name("failing_display.py")
+
+
+@pytest.fixture
+def failing(project: Path, environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[[str], InlineTerminal]]:
+    opened: list[InlineTerminal] = []
+
+    def start(fault: str) -> InlineTerminal:
+        turns = [[{"call": "weather", "input": {"city": "Rome"}}], [{"text": "Said."}], [{"text": "More."}]]
+        (tmp_path / "script.json").write_text(json.dumps({"turns": turns}))
+        model = f"script:{tmp_path / 'script.json'}"
+        terminal = InlineTerminal([model, fault], project, environment, program=[str(FAILING_DISPLAY)])
+        opened.append(terminal)
+        terminal.wait_for("· script")
+        return terminal
+
+    yield start
+    for terminal in opened:
+        terminal.close()
+
+
+def test_a_tool_whose_texts_for_people_fail_is_shown_by_its_input_and_result(
+    failing: Callable[[str], InlineTerminal],
+) -> None:
+    terminal = failing("texts")
+    terminal.send("go")
+    terminal.wait_for("Said.")
+    assert "✓ weather city=Rome" in terminal.rows()
+    assert "  Rome: sunny" in terminal.rows()
+
+
+def test_a_block_that_cannot_be_drawn_is_named_and_the_session_goes_on(
+    failing: Callable[[str], InlineTerminal],
+) -> None:
+    terminal = failing("block")
+    terminal.send("go")
+    terminal.wait_for("Said.")
+    assert "this could not be shown: ValueError: broken rows" in terminal.rows()
+
+
+def test_a_frame_that_cannot_be_drawn_leaves_a_sane_terminal_and_a_session_to_resume(
+    failing: Callable[[str], InlineTerminal], inline: Opener
+) -> None:
+    terminal = failing("frame")
+    terminal.send("go")
+    assert terminal.wait_for_exit() == 1
+    rows = terminal.history()
+    [line] = [row for row in rows if row.startswith("go on with: wieldy --resume ")]
+    assert "wieldy: the screen could not be drawn, so the session was closed (ValueError: broken" in "".join(rows)
+    assert not any("Traceback" in row for row in rows)
+    assert terminal.modes() == terminal.modes_before
+    assert terminal.output.rfind(b"\x1b[?2004l") > terminal.output.rfind(b"\x1b[?2004h")
+    assert terminal.output.rfind(b"\x1b[?25h") > terminal.output.rfind(b"\x1b[?25l")
+    again = inline("--resume", line.split()[-1], turns=[[{"text": "Here again."}]])
+    assert "› go" in again.history()
+    again.send("and now?")
+    again.wait_for("Here again.")
 
 
 def test_the_last_result_is_shown_whole_in_the_pager(inline: Opener, tmp_path: Path) -> None:

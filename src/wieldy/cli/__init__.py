@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 
 from wieldy import console
@@ -30,12 +30,16 @@ INTERRUPTED = 130
 
 def run(argv: list[str]) -> int:
     """Run a command line. An error is one line on stderr; `--debug` shows the traceback."""
-    debug = "--debug" in argv
-    argv = [word for word in argv if word != "--debug"]
+    words = [word for word in argv if word != "--debug"]
+    return report_errors(lambda: _dispatch(words), debug=words != argv)
+
+
+def report_errors(command: Callable[[], int], *, debug: bool = False) -> int:
+    """Run a command and return its exit code. An error is one line on stderr, or with `debug` a traceback."""
     console.reopen_closed_streams()
     console.guard_streams()
     try:
-        code = _dispatch(argv)
+        code = command()
         sys.stdout.flush()
     except BrokenPipeError:
         console.discard_stdout()

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from wieldy.cli.arguments import command_parser
@@ -13,7 +14,10 @@ from wieldy.cli.session_options import UsageError, add_session_options, resumed_
 from wieldy.console import print_error, write
 
 if TYPE_CHECKING:
+    from wieldy.agent.session import Session
+    from wieldy.terminal.app import InlineSession
     from wieldy.terminal.chat import Chat
+    from wieldy.terminal.plain import PlainSession
 
 USAGE_ERROR = 2
 
@@ -45,32 +49,51 @@ def main(command: str, argv: list[str]) -> int:
         print_error(error)
         return USAGE_ERROR
     from wieldy.agent.session import Session
-    from wieldy.terminal.chat import Chat
-
-    resume = resumed_session(options)
-    prompt = " ".join([*options.prompt, *prompt_words]).strip()
 
     def open_session(**more: Any) -> Session:
         session = Session(**{**arguments, **more})
         arguments.update(fork=False, session_id=None)  # only the first session is a fork, or has this id
         return session
 
+    prompt = " ".join([*options.prompt, *prompt_words]).strip()
+    return run_chat(
+        open_session,
+        _load_surface(plain=options.plain),
+        first_prompt=prompt or None,
+        resume=resumed_session(options),
+        resumable=not options.no_session_persistence,
+    )
+
+
+def run_chat(
+    open_session: Callable[..., Session],
+    create_surface: Callable[[Chat], PlainSession | InlineSession],
+    *,
+    first_prompt: str | None = None,
+    resume: str | None = None,
+    resumable: bool = True,
+) -> int:
+    """Run an interactive session to its end. The last line says how to resume it."""
+    from wieldy.terminal.chat import Chat
+
     async def run() -> int:
-        chat = Chat(open_session, first_prompt=prompt or None, resume=resume)
+        chat = Chat(open_session, first_prompt=first_prompt, resume=resume)
         chat.session.box.settings.require_rules()
-        code = await _show(chat, plain=options.plain)
-        if chat.session.messages and not options.no_session_persistence:
-            write(f"go on with: wieldy --resume {chat.session.id}")
-        return code
+        try:
+            return await create_surface(chat).run()
+        finally:
+            if chat.session.messages and resumable:
+                write(f"go on with: wieldy --resume {chat.session.id}")
 
     return asyncio.run(run())
 
 
-async def _show(chat: Chat, *, plain: bool) -> int:
+def _load_surface(*, plain: bool) -> Callable[[Chat], PlainSession | InlineSession]:
+    """Import what draws the session: before the loop runs, since it takes a while."""
     if plain or os.environ.get("TERM", "") in ("", "dumb"):
         from wieldy.terminal.plain import PlainSession
 
-        return await PlainSession(chat).run()
+        return PlainSession
     from wieldy.terminal.app import InlineSession
 
-    return await InlineSession(chat).run()
+    return InlineSession

@@ -31,8 +31,9 @@ from prompt_toolkit.renderer import Renderer
 from prompt_toolkit.search import stop_search
 from prompt_toolkit.styles import DummyStyle
 
-from wieldy.console import Fragment, write
+from wieldy.console import Fragment, redirect_errors, write
 from wieldy.core.decision import Answer, Question
+from wieldy.core.errors import SessionError
 from wieldy.core.logs import log
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.terminal.blocks import INDENT, Block, separated_rows
@@ -48,6 +49,7 @@ from wieldy.terminal.inquiry import (
     user_answer,
     user_inquiry,
 )
+from wieldy.terminal.preload import preload
 from wieldy.terminal.screen import Caret, Screen, reports_modified_keys, rewraps_on_resize
 from wieldy.terminal.status import status_row
 from wieldy.terminal.text import Row, TextSpan, clip_row, row_width, to_line
@@ -153,17 +155,26 @@ class InlineSession:
 
     async def run(self) -> int:
         """Run until the person leaves. Returns the exit code."""
-        loop = asyncio.get_running_loop()
-        loop.slow_callback_duration = 1.0  # imports before the first frame take longer than asyncio's debug mode likes
+        self._loop = loop = asyncio.get_running_loop()
         ends = {signal.SIGTERM: 143, signal.SIGHUP: 129}
         for number, code in ends.items():
             loop.add_signal_handler(number, self._end, code)
         loop.set_exception_handler(self._on_error)
         try:
-            async with self._chat:
-                await self._app.run_async(set_exception_handler=False)
+            with redirect_errors(self._on_stderr):
+                async with self._chat:
+                    await self._app.run_async(
+                        pre_run=self._start_preload,
+                        set_exception_handler=False,
+                        slow_callback_duration=loop.slow_callback_duration,  # prompt_toolkit would raise it
+                    )
         except EOFError:
             self._exit_code = 129  # the terminal is gone
+        except Exception as error:
+            if not self._failed_to_draw:
+                raise
+            reason = f"{type(error).__name__}: {error}"
+            raise SessionError(f"the screen could not be drawn, so the session was closed ({reason})") from error
         finally:
             loop.set_exception_handler(None)
             for number in ends:
@@ -209,6 +220,14 @@ class InlineSession:
 
     def exit(self) -> None:
         self._end(0)
+
+    def _start_preload(self) -> None:
+        """Begins after the first frame."""
+        self._app.create_background_task(asyncio.to_thread(preload))
+
+    def _on_stderr(self, line: str) -> None:
+        """Show a line that a library wrote to stderr, such as a warning. Called from any thread."""
+        self._loop.call_soon_threadsafe(self._chat.say, line, "dim")
 
     # Frames
 
@@ -268,7 +287,13 @@ class InlineSession:
         rows: list[Row] = []
         blocks = self._view.blocks
         for block in blocks[self._drawn_blocks :]:
-            rows += separated_rows(block, self._previous_block, columns)
+            try:
+                rows += separated_rows(block, self._previous_block, columns)
+            except Exception as error:
+                log.exception("a block could not be laid out")
+                rows.append(
+                    (TextSpan(to_line(f"this could not be shown: {type(error).__name__}: {error}", 300), "red"),)
+                )
             self._previous_block = block
         self._drawn_blocks = len(blocks)
         return rows

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, field
 
 from wieldy.core.decision import Answer
+from wieldy.core.logs import log
 from wieldy.core.outcome import Image, Interrupted, Refused, ToolResult
 from wieldy.core.tool import Tool
 from wieldy.core.tool_decorator import FunctionTool
@@ -137,7 +138,10 @@ class CallFormatter:
         if name == "AskUser":
             return plural(len(_mappings(fields.get("questions"))), "question")
         if tool is not None and fields and _has_own_show_use(tool) and name not in ("Bash", "ExitPlan", "Architect"):
-            return to_line(tool.show_use(fields))
+            try:
+                return to_line(tool.show_use(fields))
+            except Exception as error:  # while the input is being written, fields are missing
+                log.debug("show_use of %s failed: %s", name, error)
         return self._main_field(name, fields)
 
     def _main_field(self, name: str, fields: Mapping[str, Any]) -> str:
@@ -213,7 +217,7 @@ class CallFormatter:
             report, _, last = result.person_text.rpartition("\n")
             return "", excerpt(report if last.startswith("[") else result.person_text), ()
         tool = self._find(call.name)
-        text = tool.show_result(result) if tool is not None and not call.by_person else result.person_text
+        text = _shown_result(tool, result) if tool is not None and not call.by_person else result.person_text
         return _image_note(result), excerpt(self.shorten_paths(text), at_length=call.by_person), ()
 
     def _changed_files(self, result: ToolResult) -> str:
@@ -229,12 +233,23 @@ class CallFormatter:
             return (f"you said no: {to_line(call.answer.words)}" if call.answer.words else "you said no",)
         tool, why = self._find(call.name), call.result.person_text if call.result else outcome.person
         if tool is not None and call.input is not None and type(tool).show_rejection is not Tool.show_rejection:
-            why = tool.show_rejection(call.input, why)
+            try:
+                why = tool.show_rejection(call.input, why)
+            except Exception:
+                log.exception("show_rejection of %s failed", call.name)
         return excerpt(self.shorten_paths(why), at_length=True).first
 
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
+
+
+def _shown_result(tool: Tool, result: ToolResult) -> str:
+    try:
+        return tool.show_result(result)
+    except Exception:
+        log.exception("show_result of %s failed", tool.name)
+        return Tool.show_result(tool, result)
 
 
 def _has_own_show_use(tool: Tool) -> bool:

@@ -13,6 +13,7 @@ from wieldy.agent.session import Session
 from wieldy.core.decision import Answer, Question
 from wieldy.core.errors import SessionError, WieldyError
 from wieldy.core.events import Event, RunEnded, Steered
+from wieldy.core.logs import log
 from wieldy.core.outcome import Image
 from wieldy.core.state_dirs import state_home
 from wieldy.core.user_questions import UserAnswer, UserQuestion
@@ -304,7 +305,11 @@ class Chat:
         self.view = ViewModel(session.box.catalog.find, session.box.workspace.root)
 
     async def _on_event(self, event: Event) -> None:
-        self.view.apply(event)
+        try:
+            self.view.apply(event)
+        except Exception as error:  # the run goes on, and its end must be noticed
+            log.exception("the view failed on %s", event.kind)
+            self.say(f"this could not be shown: {event.kind}: {type(error).__name__}: {error}", "red")
         self.notifier.observe(event)
         self.status_command.observe(event)
         if isinstance(event, Steered) and self.steering:

@@ -1,0 +1,31 @@
+"""Load what the first prompt will need while the person reads the start screen.
+
+The program imports at first use. In a session that would be on the event loop, between a key and its echo.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+# Behind the commands, and behind the tools that nearly every session uses.
+_MODULES = (
+    "wieldy.terminal.commands",
+    "wieldy.terminal.diff_view",
+    "wieldy.files.apply_edit",
+    "wieldy.files.reading.read_file",
+    "wieldy.search.grep",
+    "wieldy.shell.running.session",
+)
+
+
+def preload() -> None:
+    """Load Markdown, commands, tools, schemas and the analysis of shell commands. Meant for a thread."""
+    from wieldy.schema.check import SchemaValidator
+    from wieldy.shell.policy.analysis import classify
+    from wieldy.terminal.markdown import render_markdown
+
+    render_markdown("text", 80)
+    classify("true")
+    SchemaValidator({}).problems({})
+    for name in _MODULES:
+        import_module(name)
