@@ -61,7 +61,9 @@ SHOW_CURSOR = TerminalCommand("\x1b[?25h")
 PASTE_MARKS_ON = TerminalCommand("\x1b[?2004h")
 PASTE_MARKS_OFF = TerminalCommand("\x1b[?2004l")
 MODIFIED_KEYS_ON = TerminalCommand("\x1b[>4;1m")  # xterm's modifyOtherKeys: Shift-Enter differs from Enter
-MODIFIED_KEYS_OFF = TerminalCommand("\x1b[>4;0m")
+MODIFIED_KEYS_OFF = TerminalCommand("\x1b[>4m")  # as it was configured
+KITTY_KEYS_ON = TerminalCommand("\x1b[>1u")  # kitty's protocol, on a stack that the terminal keeps
+KITTY_KEYS_OFF = TerminalCommand("\x1b[<u")
 LINE_BREAK = TerminalCommand("\r\n")
 
 MAX_CLIPBOARD_BYTES = 100_000

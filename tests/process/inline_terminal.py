@@ -18,6 +18,7 @@ from pathlib import Path
 import pyte
 
 SECONDS = 30.0
+WIELDY = (sys.executable, "-m", "wieldy")
 
 
 class InlineTerminal:
@@ -30,7 +31,7 @@ class InlineTerminal:
         env: dict[str, str],
         columns: int = 80,
         lines: int = 24,
-        program: Sequence[str] = ("-m", "wieldy"),
+        program: Sequence[str] = WIELDY,
     ) -> None:
         self._master, child = pty.openpty()
         self.screen = pyte.HistoryScreen(columns, lines, history=10_000, ratio=0.001)
@@ -40,7 +41,7 @@ class InlineTerminal:
         self.modes_before = termios.tcgetattr(child)
         self._child = child
         self.process = subprocess.Popen(
-            [sys.executable, *program, *argv],
+            [*program, *argv],
             cwd=cwd,
             env={"TERM": "xterm-256color", **env},
             stdin=child,
@@ -88,6 +89,13 @@ class InlineTerminal:
             shown = "\n".join(self.history())
             assert time.monotonic() < deadline, f"`{words}` never came; there is:\n{shown}"
             assert self.process.poll() is None or select.select([self._master], [], [], 0)[0], f"it ended:\n{shown}"
+            self.read(0.1)
+
+    def wait_until_shown(self, words: str, seconds: float = SECONDS) -> None:
+        """Read until the words are on the screen."""
+        deadline = time.monotonic() + seconds
+        while not any(words in row for row in self.rows()):
+            assert time.monotonic() < deadline, f"`{words}` is not on the screen:\n" + "\n".join(self.rows())
             self.read(0.1)
 
     def wait_until_gone(self, words: str, seconds: float = SECONDS) -> None:

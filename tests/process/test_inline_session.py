@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.process.inline_terminal import InlineTerminal
+from tests.process.inline_terminal import WIELDY, InlineTerminal
 
 Opener = Callable[..., InlineTerminal]
 TOUCH = {"call": "Bash", "input": {"command": "touch made"}}
@@ -25,7 +27,7 @@ def inline(project: Path, environment: dict[str, str], tmp_path: Path) -> Iterat
         columns: int = 80,
         lines: int = 24,
         env: dict[str, str] | None = None,
-        program: Sequence[str] = ("-m", "wieldy"),
+        program: Sequence[str] = WIELDY,
     ) -> InlineTerminal:
         (tmp_path / "script.json").write_text(json.dumps({"turns": turns or [], **(script or {})}))
         argv = ("--model", f"script:{tmp_path / 'script.json'}", *argv)
@@ -259,6 +261,110 @@ def test_several_lines_can_be_typed(inline: Opener, key: str) -> None:
     assert "  below" in rows
 
 
+KEY_MODES = [("xterm-kitty", b"\x1b[>1u", b"\x1b[<u"), ("foot", b"\x1b[>4;1m", b"\x1b[>4m")]
+
+
+@pytest.mark.parametrize(("term", "on", "off"), KEY_MODES)
+@pytest.mark.parametrize("end", ["leave", "signal", "pager"])
+def test_the_report_of_modified_keys_is_switched_off_again(
+    inline: Opener, tmp_path: Path, term: str, on: bytes, off: bytes, end: str
+) -> None:
+    pager = tmp_path / "pager"
+    pager.write_text(f"#!/bin/sh\necho in the pager; sleep 1; cat > {tmp_path}/paged\n")
+    pager.chmod(0o755)
+    terminal = inline("!echo hi", env={"TERM": term, "PAGER": str(pager)})
+    terminal.wait_for("hi")
+    assert terminal.output.count(on) == 1
+    assert off not in terminal.output
+    if end == "pager":
+        terminal.press("\x0f")
+        terminal.wait_for("in the pager")
+        assert terminal.output.count(off) == 1
+        terminal.wait_for("Ask, or type")
+        terminal.read(1.5)
+        assert terminal.output.count(on) == 2
+    terminal.press("\x04") if end != "signal" else terminal.signal(signal.SIGTERM)
+    terminal.wait_for_exit()
+    assert terminal.output.count(on) == terminal.output.count(off)
+    assert terminal.output.rfind(off) > terminal.output.rfind(on)
+
+
+def test_a_terminal_that_is_not_known_to_report_keys_is_not_asked(inline: Opener) -> None:
+    terminal = inline()
+    terminal.read(0.5)
+    assert b"\x1b[>" not in terminal.output
+
+
+def test_keys_work_as_kitty_reports_them(inline: Opener) -> None:
+    turns = [[{"call": "Bash", "input": {"command": "sleep 300"}}], [{"text": "Second."}]]
+    terminal = inline(turns=turns, env={"TERM": "xterm-kitty"})
+    terminal.type("above")
+    terminal.press("\x1b[13;2u")
+    terminal.type("below")
+    terminal.wait_for("below")
+    assert terminal.rows()[-3:-1] == ["› above", "  below"]
+    terminal.press("\x1b[99;5u")
+    terminal.wait_until_gone("below")
+    terminal.press("\x1b[9;2u")
+    terminal.wait_for("accept edits")
+    terminal.send("wait")
+    terminal.wait_for("● Bash sleep 300")
+    terminal.press("\x1b[27u")
+    terminal.wait_for("■ interrupted")
+    terminal.press("\x1b[100;5u")
+    assert terminal.wait_for_exit() == 0
+
+
+JOB_CONTROL_SHELL = """import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execvp("bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"])
+"""
+
+
+def test_a_suspended_session_leaves_the_shell_a_sane_terminal_and_comes_back(
+    project: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    script = {"turns": [[{"text": "Said."}], [{"text": "On and on. " * 100}]], "chunk": 8, "delay": 0.03}
+    (tmp_path / "script.json").write_text(json.dumps(script))
+    command = shlex.join([*WIELDY, "--model", f"script:{tmp_path / 'script.json'}", "hello"])
+    env = {**environment, "PS1": "shell> ", "TERM": "xterm-kitty"}
+    terminal = InlineTerminal([], project, env, program=[sys.executable, "-c", JOB_CONTROL_SHELL])
+    try:
+        terminal.wait_for("shell>")
+        terminal.press(f"{command}\n")
+        terminal.wait_for("Said.")
+        terminal.send("more")
+        terminal.wait_for("On and on.")
+        terminal.type("my draft")
+        terminal.wait_for("› my draft")
+        for suspended in range(1, 3):
+            terminal.press("\x1a" if suspended == 1 else "\x1b[122;5u")
+            terminal.wait_for("Stopped")
+            terminal.read(0.5)
+            assert terminal.output.rfind(b"\x1b[?2004l") > terminal.output.rfind(b"\x1b[?2004h")
+            assert terminal.output.rfind(b"\x1b[?25h") > terminal.output.rfind(b"\x1b[?25l")
+            assert terminal.output.rfind(b"\x1b[<u") > terminal.output.rfind(b"\x1b[>1u")
+            assert not any("my draft" in row for row in terminal.rows())
+            terminal.press(f"echo in the shell $((40 + {suspended}))\n")
+            terminal.wait_for(f"in the shell {40 + suspended}")
+            terminal.press("fg\n")
+            terminal.wait_until_shown("› my draft")
+        terminal.wait_until_gone("Esc stops")
+        terminal.press("\x1b[99;5u")
+        terminal.wait_until_gone("my draft")
+        terminal.press("\x04")
+        terminal.wait_for("go on with: wieldy --resume")
+        terminal.press("stty -a; exit\n")
+        terminal.wait_for_exit()
+        assert " icanon" in "".join(terminal.history())
+        assert "-echo " not in "".join(terminal.history())
+        assert terminal.output.count(b"\x1b[>1u") == terminal.output.count(b"\x1b[<u") == 3
+        said = " ".join(terminal.history())
+        assert said.count("On and on.") == 100
+    finally:
+        terminal.close()
+
+
 def test_the_cursor_stands_at_the_caret_with_wide_characters(inline: Opener) -> None:
     terminal = inline()
     terminal.type("日本語")
@@ -373,7 +479,7 @@ def test_the_event_loop_has_nothing_to_complain_about(inline: Opener, project: P
     terminal = inline(
         turns=turns,
         env={"PYTHONASYNCIODEBUG": "1", "PYTHONWARNINGS": "default"},
-        program=[str(Path(__file__).with_name("processor_time_loop.py"))],
+        program=[sys.executable, str(Path(__file__).with_name("processor_time_loop.py"))],
     )
     terminal.send("make it")
     terminal.wait_for("Run this command?")
@@ -405,7 +511,7 @@ def test_what_a_library_writes_to_stderr_stands_above_the_input_line(inline: Ope
         "from wieldy.__main__ import program\n"
         "program()\n"
     )
-    terminal = inline(program=[str(writer)])
+    terminal = inline(program=[sys.executable, str(writer)])
     terminal.type("my draft")
     terminal.wait_for("from a library")
     terminal.read(0.5)
@@ -425,7 +531,7 @@ def failing(project: Path, environment: dict[str, str], tmp_path: Path) -> Itera
         turns = [[{"call": "weather", "input": {"city": "Rome"}}], [{"text": "Said."}], [{"text": "More."}]]
         (tmp_path / "script.json").write_text(json.dumps({"turns": turns}))
         model = f"script:{tmp_path / 'script.json'}"
-        terminal = InlineTerminal([model, fault], project, environment, program=[str(FAILING_DISPLAY)])
+        terminal = InlineTerminal([model, fault], project, environment, program=[sys.executable, str(FAILING_DISPLAY)])
         opened.append(terminal)
         terminal.wait_for("· script")
         return terminal

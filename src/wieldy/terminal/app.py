@@ -49,8 +49,9 @@ from wieldy.terminal.inquiry import (
     user_answer,
     user_inquiry,
 )
+from wieldy.terminal.keyboard import key_protocol
 from wieldy.terminal.preload import preload
-from wieldy.terminal.screen import Caret, Screen, reports_modified_keys, rewraps_on_resize
+from wieldy.terminal.screen import Caret, Screen, rewraps_on_resize
 from wieldy.terminal.status import status_row
 from wieldy.terminal.text import Row, TextSpan, clip_row, row_width, to_line
 
@@ -135,7 +136,7 @@ class InlineSession:
         self._chat = chat
         chat.surface = self
         self._output = SizeOutput()
-        self._screen = Screen(self._write, rewraps=rewraps_on_resize(), modified_keys=reports_modified_keys())
+        self._screen = Screen(self._write, rewraps=rewraps_on_resize(), keys=key_protocol())
         self._input = BurstInput()
         self._box = InputBox(create_completer(chat), open_history(str(chat.session.box.settings.root)))
         self._inquiries: deque[Inquiry] = deque()

@@ -9,11 +9,11 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import History
-from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
 
 from wieldy.terminal.blocks import INDENT, PROMPT_MARK
+from wieldy.terminal.keyboard import learn_key_reports
 from wieldy.terminal.screen import Caret
 from wieldy.terminal.text import Row, TextSpan, clip_row, display_width, graphemes, make_printable, to_line
 
@@ -22,11 +22,7 @@ MAX_PASTED_CHARS = 4_000
 MAX_MENU_ROWS = 6
 BURST_KEYS = 8  # as many keys in one read come from no person
 
-# Shift-, Alt- and Ctrl-Enter as terminals report them (kitty's protocol, xterm's modifyOtherKeys): all are Alt-Enter.
-for _sequence in [
-    template.format(modifier) for template in ("\x1b[13;{}u", "\x1b[27;{};13~") for modifier in (2, 3, 5)
-]:
-    ANSI_SEQUENCES[_sequence] = (Keys.Escape, Keys.ControlM)
+learn_key_reports()
 
 
 class InputBox:
@@ -185,7 +181,7 @@ _TYPED = re.compile(r"[^\x00-\x1f\x7f]")
 def known_keys(keys: Sequence[KeyPress]) -> list[KeyPress]:
     """Leave out reports of the terminal that prompt_toolkit does not know: they would count as Esc and text.
 
-    Bytes that are no text are replaced.
+    A character that was reported as a sequence stands for itself. Bytes that are no text are replaced.
     """
     known: list[KeyPress] = []
     position = 0
@@ -195,6 +191,8 @@ def known_keys(keys: Sequence[KeyPress]) -> list[KeyPress]:
         if length:
             position += length
             continue
+        if not isinstance(key.key, Keys) and len(key.key) == 1 and key.data != key.key:
+            key = KeyPress(key.key, key.key)
         if _SURROGATE.search(key.data):
             text = _SURROGATE.sub("\ufffd", key.data)
             key = KeyPress(key.key if isinstance(key.key, Keys) else text, text)

@@ -18,6 +18,8 @@ from wieldy.console import (
     ERASE_LINE,
     ERASE_TO_LINE_END,
     HIDE_CURSOR,
+    KITTY_KEYS_OFF,
+    KITTY_KEYS_ON,
     LINE_BREAK,
     MODIFIED_KEYS_OFF,
     MODIFIED_KEYS_ON,
@@ -25,11 +27,19 @@ from wieldy.console import (
     PASTE_MARKS_ON,
     SHOW_CURSOR,
     Fragment,
+    TerminalCommand,
     cursor_down,
     cursor_right,
     cursor_up,
 )
+from wieldy.terminal.keyboard import KeyProtocol
 from wieldy.terminal.text import Row, row_fragments, row_width
+
+# What switches the report of modified keys on and off.
+KEY_MODES: Mapping[KeyProtocol, tuple[TerminalCommand, TerminalCommand]] = {
+    "kitty": (KITTY_KEYS_ON, KITTY_KEYS_OFF),
+    "modifyOtherKeys": (MODIFIED_KEYS_ON, MODIFIED_KEYS_OFF),
+}
 
 
 class Caret(NamedTuple):
@@ -47,25 +57,18 @@ def rewraps_on_resize(env: Mapping[str, str] = os.environ) -> bool:
     return not (term == "linux" or term.startswith("screen") or env.get("STY") or env.get("XTERM_VERSION"))
 
 
-def reports_modified_keys(env: Mapping[str, str] = os.environ) -> bool:
-    """Whether the terminal is known to report Shift-Enter when it is asked to; others might show the request."""
-    if env.get("TMUX") or env.get("XTERM_VERSION") or env.get("TERM", "").startswith("foot"):
-        return True
-    return env.get("TERM_PROGRAM") in ("WezTerm", "ghostty", "iTerm.app", "mintty")
-
-
 class Screen:
     """Draws frames. `write` takes the fragments of one frame; `rewraps`: the terminal wraps rows again on a resize.
 
-    `modified_keys` asks the terminal to report Shift-Enter.
+    `keys` is the protocol by which the terminal is asked to report keys such as Shift-Enter.
     """
 
     def __init__(
-        self, write: Callable[[Sequence[Fragment]], None], *, rewraps: bool = True, modified_keys: bool = False
+        self, write: Callable[[Sequence[Fragment]], None], *, rewraps: bool = True, keys: KeyProtocol | None = None
     ) -> None:
         self._write = write
         self._rewraps = rewraps
-        self._modified_keys = modified_keys
+        self._key_modes = KEY_MODES.get(keys) if keys is not None else None
         self._rows: list[Row] = []
         self._caret = Caret(0, 0)
         self._columns = 0
@@ -86,7 +89,7 @@ class Screen:
             self._caret = caret
         if not self._modes_on:
             self._modes_on = True
-            frame += [PASTE_MARKS_ON, *([MODIFIED_KEYS_ON] if self._modified_keys else [])]
+            frame += [PASTE_MARKS_ON, *(self._key_modes[:1] if self._key_modes else ())]
         if frame:
             self._write([BEGIN_FRAME, HIDE_CURSOR, *frame, SHOW_CURSOR, END_FRAME])
 
@@ -99,7 +102,7 @@ class Screen:
     def close(self) -> None:
         """Switch off what was switched on."""
         if self._modes_on:
-            self._write([*([MODIFIED_KEYS_OFF] if self._modified_keys else []), PASTE_MARKS_OFF, SHOW_CURSOR])
+            self._write([*(self._key_modes[1:] if self._key_modes else ()), PASTE_MARKS_OFF, SHOW_CURSOR])
             self._modes_on = False
 
     def _erase(self, columns: int) -> list[Fragment]:
