@@ -193,7 +193,7 @@ class FileRequest(Struct, frozen=True):
     """One file to change: how it is read under its lock, and how its new content follows (None deletes it).
 
     `real_path` is where the permission check saw `path` lead. `mode` is for a new file, `emptied_folders` go with a
-    deleted one if nothing else is in them.
+    deleted one if nothing else is in them. With `keep_links` a file that has other names (hard links) stays one file.
     """
 
     path: str
@@ -202,6 +202,7 @@ class FileRequest(Struct, frozen=True):
     compute: ComputeContent
     mode: int | None = None
     emptied_folders: tuple[str, ...] = ()
+    keep_links: bool = True
 
 
 class WriteResult(Struct, frozen=True):
@@ -227,6 +228,7 @@ def write_changes(
             compute=partial(_expect_unchanged, change),
             mode=change.mode,
             emptied_folders=emptied_folders.get(change.real_path or "", ()),
+            keep_links=change.in_place is not False,
         )
         for change in changes
     ]
@@ -309,7 +311,9 @@ def _plan_writes(requests: Sequence[FileRequest], targets: Sequence[Target]) -> 
     writes: list[FileWrite] = []
     for request, target, content in changed:
         try:
-            write = plan_write(target, content, mode=request.mode, alone=len(changed) == 1)
+            write = plan_write(
+                target, content, mode=request.mode, alone=len(changed) == 1, keep_links=request.keep_links
+            )
         except OSError as error:
             raise explain_os_error(error, target.path, needed=len(content or b"")) from error
         writes.append(replace(write, folders=request.emptied_folders) if write.method == "delete" else write)

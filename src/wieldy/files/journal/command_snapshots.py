@@ -21,7 +21,8 @@ from wieldy.files.journal.entries import ChangeOrigin, Uncovered
 from wieldy.files.journal.interrupted_commands import RunningCommands
 from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.paths import snapshot_folder
-from wieldy.files.journal.tree_snapshot import SnapshotScope, TreeChanges, TreeSnapshot, TreeSnapshots
+from wieldy.files.journal.snapshot_types import SnapshotScope, TreeChanges, TreeSnapshot
+from wieldy.files.journal.tree_snapshot import TreeSnapshots
 from wieldy.files.journal.uncovered import limit_uncovered, summarize_uncovered
 
 
@@ -124,7 +125,7 @@ class CommandSnapshot:
     def _discard(self) -> None:
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is not None:
-            self._service.trees.release()
+            self._service.trees.release(snapshot)
         if self._record is not None:
             self._service.running.end(self._record)
 

@@ -19,7 +19,8 @@ class FileChange(Struct, frozen=True):
     """The content of a file before and after; None means that there is no such file.
 
     `real_path` is where the permission check saw `path` lead: if it leads elsewhere now, nothing is written. `mode` are the
-    permission bits of a new file, where they are not the usual ones. `folders` were made for a new file.
+    permission bits of a new file, where they are not the usual ones. `folders` were made for a new file. `in_place` says
+    whether the file kept its inode, and with it its other names (hard links); None means that this is not known.
     """
 
     path: str
@@ -28,6 +29,7 @@ class FileChange(Struct, frozen=True):
     real_path: str | None = None
     mode: int | None = None
     folders: tuple[str, ...] = ()
+    in_place: bool | None = None
 
 
 class Uncovered(Struct, frozen=True):

@@ -18,16 +18,16 @@ import msgspec
 from wieldy.files.journal.entries import ChangeOrigin, FileChange, Uncovered
 from wieldy.files.journal.file_copies import RUNNING_PREFIX, FileCopies, awaits_recovery, slots, try_lock
 from wieldy.files.journal.manifest_file import next_manifest_name, read_manifest, remove_manifests, save_manifest
-from wieldy.files.journal.store import JournalStore
-from wieldy.files.journal.tree_manifest import CLOCK_TICK_NS, FileStamp, FolderState, TreeManifest, read_stamp
-from wieldy.files.journal.tree_snapshot import (
+from wieldy.files.journal.snapshot_types import (
     SnapshotLimits,
     SnapshotScope,
     TreeChanges,
     TreeSnapshot,
-    TreeSnapshots,
     WatchedPath,
 )
+from wieldy.files.journal.store import JournalStore
+from wieldy.files.journal.tree_manifest import CLOCK_TICK_NS, FileStamp, FolderState, TreeManifest, read_stamp
+from wieldy.files.journal.tree_snapshot import TreeSnapshots
 
 # How long recovery waits for the guardian, and how long its walk may take.
 GUARDIAN_SECONDS = 5.0
@@ -167,7 +167,7 @@ def _find_changes(record: RunningCommand, copies: FileCopies, env: Mapping[str, 
         watched = WatchedPath(stamp, source, is_other, tuple(map(os.fsdecode, missing)))
         snapshot.paths[os.fsdecode(path)] = watched
     snapshots = TreeSnapshots(copies.folder.parent, env, SnapshotLimits(seconds=WALK_SECONDS))
-    snapshots.copies = copies
+    snapshots.contents.copies = copies
     return snapshots.compare(snapshot, keep_rules=False)
 
 

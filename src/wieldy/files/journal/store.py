@@ -26,7 +26,7 @@ from wieldy.files.journal.entries import (
     Uncovered,
     content_hash,
 )
-from wieldy.files.writing.target import FileWrite, split_path
+from wieldy.files.writing.target import FileWrite, WriteMethod, split_path
 
 
 class ContentUnavailable(WieldyError):
@@ -77,7 +77,7 @@ class JournalStore:
                 before_hash=_add(contents, change.before),
                 after_hash=_add(contents, change.after),
                 mode=change.mode,
-                method="create" if change.before is None else "delete" if change.after is None else "replace",
+                method=_method(change),
                 folders=change.folders,
             )
             for change in changes
@@ -263,6 +263,12 @@ class JournalStore:
                     "INSERT INTO contents (hash, size, data, compressed) VALUES (?, ?, ?, 0)", (hash, len(data), data)
                 )
                 self.uncompressed_bytes += len(data)
+
+
+def _method(change: FileChange) -> WriteMethod:
+    if change.before is None or change.after is None:
+        return "create" if change.before is None else "delete"
+    return "in_place" if change.in_place else "replace"
 
 
 def _add(contents: dict[str, bytes], data: bytes | None) -> str | None:

@@ -15,6 +15,7 @@ from itertools import islice
 from struct import Struct as BinaryStruct
 from typing import NamedTuple, TypeAlias
 
+from wieldy.files.journal.folder_watch import FolderWatch, WatchedChanges
 from wieldy.search.ignore import VERSION_CONTROL, IgnoreRules, inside_repository, load_parent_rules
 
 # Where the content of a file can be had: an offset in the copies, the id of a git object, or nowhere.
@@ -22,6 +23,8 @@ Source: TypeAlias = int | bytes | None
 
 # Clocks of file systems tick slowly: what was written this shortly before cannot be told from what came after.
 CLOCK_TICK_NS = 50_000_000
+# No kernel's clock for time stamps ticks more slowly.
+KERNEL_TICK_NS = 11_000_000
 # Entries of one folder that are looked at; the memory for more would be out of proportion.
 MAX_ENTRIES = 100_000
 CHECK_EVERY = 1024
@@ -54,10 +57,12 @@ class FolderState:
 
     `listing` are all its entries. `fresh` are files that changed so shortly before that their stamp proves nothing.
     `sources` says, in the order of `names`, where each content can be had; it is filled in after the walk.
+    `has_hard_links`: a file in it has other names, by which it can be changed without anything happening in this folder.
     """
 
     __slots__ = (
         "fresh",
+        "has_hard_links",
         "ignored",
         "listing",
         "names",
@@ -82,6 +87,7 @@ class FolderState:
         self.fresh: frozenset[str] = frozenset()
         self.sources: list[Source] = []
         self.partial = False
+        self.has_hard_links = False
         self.repository = ""
         self.parent_rules: IgnoreRules | None = None
         self.rules: IgnoreRules | None = None
@@ -153,11 +159,15 @@ class TreeWalker:
         first: str = "",
         keep_rules: bool = False,
         skip: Collection[str] = (),
+        watch: FolderWatch | None = None,
+        changes: WatchedChanges | None = None,
     ) -> TreeManifest:
         """Look at the folders at and below `tops`, breadth first; at the folder `first` and those below it before others.
 
         `known` are the folders of an earlier walk; where a folder is as it was, the same object is returned again. With
         `keep_rules` the ignore rules of `known` folders are used even if they have changed since. Folders in `skip` are left out.
+        From the moment at which a folder is looked at it is watched by `watch`. Where `changes` are given, known folders
+        that are not among them are taken to be as they were.
         """
         manifest = TreeManifest(time.time_ns())
         skip = self._excluded.union(skip)
@@ -174,8 +184,13 @@ class TreeWalker:
                 rest = (path, *(path for path, _, _ in (*preferred, *pending)))
                 manifest.unreached = [path for path in rest if path not in manifest.folders and path not in skip]
                 break
+            known_folder = known.get(path)
             try:
-                folder = self._scan(path, rules, repository, known.get(path), manifest.started, limit, keep_rules)
+                if changes is None or known_folder is None or _may_differ(path, known_folder, changes):
+                    request = _ScanRequest(rules, repository, known_folder, manifest.started, limit, keep_rules, watch)
+                    folder = _scan(path, request)
+                else:
+                    folder = known_folder
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError:
@@ -197,79 +212,83 @@ class TreeWalker:
         self._top_rules[top] = rules
         return rules
 
-    def _scan(
-        self,
-        path: str,
-        rules: IgnoreRules | None,
-        repository: str,
-        known: FolderState | None,
-        started: int,
-        time_limit: TimeLimit,
-        keep_rules: bool,
-    ) -> FolderState:
-        descriptor = os.open(path, FOLDER_FLAGS)
-        try:
-            with os.scandir(descriptor) as scan:
-                entries = list(islice(scan, MAX_ENTRIES + 1))
-            return self._read_entries(path, entries, rules, repository, known, started, time_limit, keep_rules)
-        finally:
-            os.close(descriptor)
 
-    def _read_entries(
-        self,
-        path: str,
-        entries: list[os.DirEntry[str]],
-        rules: IgnoreRules | None,
-        repository: str,
-        known: FolderState | None,
-        started: int,
-        time_limit: TimeLimit,
-        keep_rules: bool,
-    ) -> FolderState:
-        """The state of a folder whose entries are those of an open descriptor."""
-        is_cut = len(entries) > MAX_ENTRIES
-        listing = tuple([entry.name for entry in entries])
-        folder = FolderState(known.listing if known is not None and known.listing == listing else listing)
-        folder.partial = is_cut
-        folder.repository = path if ".git" in listing else repository
-        _apply_rules(folder, path, rules, known, entries, keep_rules)
-        ignored = folder.ignored
-        names: list[str] = []
-        values: list[int] = []
-        subfolders: list[str] = []
-        others: list[tuple[str, int]] = []
-        for count, entry in enumerate(entries):
-            name = entry.name
-            if name in ignored:
-                continue
-            if count % CHECK_EVERY == CHECK_EVERY - 1 and time_limit.is_up():
-                folder.partial = True
-                break
-            try:
-                if entry.is_file(follow_symlinks=False):
-                    status = entry.stat(follow_symlinks=False)
-                    names.append(name)
-                    values += (
-                        status.st_mtime_ns,
-                        status.st_ctime_ns,
-                        status.st_size,
-                        status.st_ino,
-                        status.st_mode,
-                    )
-                elif entry.is_dir(follow_symlinks=False):
-                    subfolders.append(name)
-                else:
-                    others.append((name, entry.stat(follow_symlinks=False).st_ctime_ns))
-            except OSError:
-                continue  # gone since the folder was listed
-        folder.names = folder.listing if len(names) == len(folder.listing) else tuple(names)
-        folder.stamps = _pack(values)
-        folder.subfolders = tuple(subfolders)
-        folder.others = tuple(others)
-        limit = started - CLOCK_TICK_NS
-        if max(values[1::5], default=0) > limit:
-            folder.fresh = frozenset(name for name, changed in zip(names, values[1::5], strict=True) if changed > limit)
-        return _reuse(folder, known)
+class _ScanRequest(NamedTuple):
+    """How to look at one folder: the rules and repository above it, what is known of it, when the walk began."""
+
+    rules: IgnoreRules | None
+    repository: str
+    known: FolderState | None
+    started: int
+    limit: TimeLimit
+    keep_rules: bool
+    watch: FolderWatch | None
+
+
+def _scan(path: str, request: _ScanRequest) -> FolderState:
+    descriptor = os.open(path, FOLDER_FLAGS)
+    try:
+        if request.watch is not None:
+            request.watch.add(path, descriptor)
+        with os.scandir(descriptor) as scan:
+            entries = list(islice(scan, MAX_ENTRIES + 1))
+        return _read_entries(path, entries, request)
+    finally:
+        os.close(descriptor)
+
+
+def _read_entries(path: str, entries: list[os.DirEntry[str]], request: _ScanRequest) -> FolderState:
+    """The state of a folder whose entries are those of an open descriptor."""
+    known = request.known
+    is_cut = len(entries) > MAX_ENTRIES
+    listing = tuple([entry.name for entry in entries])
+    folder = FolderState(known.listing if known is not None and known.listing == listing else listing)
+    folder.partial = is_cut
+    folder.repository = path if ".git" in listing else request.repository
+    _apply_rules(folder, path, request.rules, known, entries, request.keep_rules)
+    ignored = folder.ignored
+    names: list[str] = []
+    values: list[int] = []
+    subfolders: list[str] = []
+    others: list[tuple[str, int]] = []
+    for count, entry in enumerate(entries):
+        name = entry.name
+        if name in ignored:
+            continue
+        if count % CHECK_EVERY == CHECK_EVERY - 1 and request.limit.is_up():
+            folder.partial = True
+            break
+        try:
+            if entry.is_file(follow_symlinks=False):
+                status = entry.stat(follow_symlinks=False)
+                names.append(name)
+                values += (
+                    status.st_mtime_ns,
+                    status.st_ctime_ns,
+                    status.st_size,
+                    status.st_ino,
+                    status.st_mode,
+                )
+                if status.st_nlink > 1:
+                    folder.has_hard_links = True
+            elif entry.is_dir(follow_symlinks=False):
+                subfolders.append(name)
+            else:
+                others.append((name, entry.stat(follow_symlinks=False).st_ctime_ns))
+        except OSError:
+            continue  # gone since the folder was listed
+    folder.names = folder.listing if len(names) == len(folder.listing) else tuple(names)
+    folder.stamps = _pack(values)
+    folder.subfolders = tuple(subfolders)
+    folder.others = tuple(others)
+    limit = request.started - CLOCK_TICK_NS
+    if max(values[1::5], default=0) > limit:
+        folder.fresh = frozenset(name for name, changed in zip(names, values[1::5], strict=True) if changed > limit)
+    return _reuse(folder, known)
+
+
+def _may_differ(path: str, known: FolderState, changes: WatchedChanges) -> bool:
+    return known.has_hard_links or known.partial or changes.may_differ(path)
 
 
 def _apply_rules(
@@ -320,6 +339,7 @@ def _reuse(folder: FolderState, known: FolderState | None) -> FolderState:
         and folder.parent_rules is known.parent_rules
         and folder.repository == known.repository
         and folder.partial == known.partial
+        and folder.has_hard_links == known.has_hard_links
     ):
         return known
     if not known.fresh and not folder.fresh and folder.same_files(known):
@@ -391,6 +411,15 @@ def path_state(path: str) -> str:
     except (OSError, ValueError):
         return "gone"
     return f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_size} {status.st_ino}"
+
+
+def is_at_or_below(path: str, folders: Collection[str]) -> bool:
+    while path not in folders:
+        parent = os.path.dirname(path)
+        if parent == path:
+            return False
+        path = parent
+    return True
 
 
 def iter_files(folders: Mapping[str, FolderState]) -> Iterator[tuple[str, FolderState, int]]:

@@ -60,7 +60,10 @@ class CannotUndo(WieldyError):
 
 
 class RestoredFile(Struct, frozen=True):
-    """One file of a plan: its content now and after the undo. `problem` says why it cannot be restored."""
+    """One file of a plan: its content now and after the undo. `problem` says why it cannot be restored.
+
+    `in_place` is false where a command had put another file in its place: that one may have other names, and keeps its content.
+    """
 
     path: str
     real_path: str
@@ -70,6 +73,7 @@ class RestoredFile(Struct, frozen=True):
     folders: tuple[str, ...] = ()
     merged: bool = False
     problem: str | None = None
+    in_place: bool | None = None
 
 
 class UndoPlan(Struct, frozen=True):
@@ -172,7 +176,10 @@ def carry_out(journal: Journal, plan: UndoPlan) -> UndoPlan:
 
     if plan.problems:
         raise CannotUndo(f"Cannot {plan.action}, nothing was touched: {'; '.join(plan.problems)}.")
-    changes = [FileChange(file.real_path, file.now, file.then, file.real_path, file.mode) for file in plan.files]
+    changes = [
+        FileChange(file.real_path, file.now, file.then, file.real_path, file.mode, in_place=file.in_place)
+        for file in sorted(plan.files, key=lambda file: file.then is not None)  # names go before contents change
+    ]
     origin = ChangeOrigin(
         session=journal.session,
         call_id=f"{plan.action}-{secrets.token_hex(4)}",
@@ -237,9 +244,16 @@ def _plan_files(
     """What happens to each file, and files of commands that cannot be restored because something else is in their place."""
     by_file: dict[object, list[tuple[JournalEntry, EntryFile]]] = {}
     lost: dict[str, tuple[int, Uncovered]] = {}
+    replaced = {
+        file.real_path
+        for entry in entries
+        for file in entry.files
+        if entry.kind != "edit" and file.method != "in_place"
+    }
     for entry in entries:
         for file in entry.files:
-            by_file.setdefault(_file_key(file.real_path), []).append((entry, file))
+            key = file.real_path if file.real_path in replaced else _file_key(file.real_path)
+            by_file.setdefault(key, []).append((entry, file))
         lost.update((each.path, (entry.id, each)) for each in entry.uncovered if each.changed)
     files: list[RestoredFile] = []
     blocked: list[Uncovered] = []
@@ -248,7 +262,8 @@ def _plan_files(
         if entry.kind == "command" and (obstacle := _obstacle(file.real_path)):
             blocked.append(Uncovered(file.path, obstacle))
         else:
-            files.append(_plan_file(journal, steps, merge, lost.get(file.path)))
+            plan = _plan_file(journal, steps, merge, lost.get(file.path))
+            files.append(replace(plan, in_place=None if file.real_path not in replaced else False))
     return tuple(files), tuple(blocked)
 
 

@@ -103,10 +103,13 @@ def lock_names_at(real_path: str) -> tuple[str, ...]:
         return (real_path,)
 
 
-def plan_write(target: Target, after: bytes | None, *, mode: int | None = None, alone: bool = False) -> FileWrite:
+def plan_write(
+    target: Target, after: bytes | None, *, mode: int | None = None, alone: bool = False, keep_links: bool = True
+) -> FileWrite:
     """Plan the write that gives the target the content `after` (None deletes it).
 
     `mode` applies to a new file. A write that is `alone` in its commit needs no backup: nothing can fail after its switch.
+    A file with other names (hard links) is written in place, so that they stay one file, unless `keep_links` is false.
     """
     stat = target.stat
     notes: tuple[str, ...] = ()
@@ -118,7 +121,7 @@ def plan_write(target: Target, after: bytes | None, *, mode: int | None = None, 
         if stat.st_nlink > 1:
             notes = (*notes, "only this name was removed: the file has other names (hard links)")
     elif stat is not None:
-        reason = _reason_for_in_place(target.real_path, stat)
+        reason = _reason_for_in_place(target.real_path, stat, keep_links)
         method = "in_place" if reason else "replace"
         notes = (*notes, f"written in place, because {reason}") if reason else notes
     token = f".wieldy-{os.getpid()}-{os.urandom(6).hex()}"
@@ -167,9 +170,9 @@ def _lock_names(real_path: str, stat: os.stat_result | None) -> tuple[str, ...]:
     return (real_path, f"{stat.st_dev}:{stat.st_ino}")
 
 
-def _reason_for_in_place(real_path: str, stat: os.stat_result) -> str | None:
+def _reason_for_in_place(real_path: str, stat: os.stat_result, keep_links: bool) -> str | None:
     _require_write_permission(real_path)
-    if stat.st_nlink > 1:
+    if stat.st_nlink > 1 and keep_links:
         return f"the file has {stat.st_nlink} names (hard links) that stay one file"
     if not can_keep_owner(stat):
         return "a replacement would change its owner"

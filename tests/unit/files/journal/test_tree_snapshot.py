@@ -17,11 +17,13 @@ from msgspec.structs import replace
 
 from wieldy.files.journal.entries import FileChange
 from wieldy.files.journal.file_copies import FileCopies, open_slot
+from wieldy.files.journal.folder_watch import open_watch
 from wieldy.files.journal.git_objects import load_index
 from wieldy.files.journal.manifest_file import load_manifest, read_manifest, save_manifest
+from wieldy.files.journal.snapshot_types import SnapshotLimits, SnapshotScope, TreeChanges, TreeSnapshot
 from wieldy.files.journal.store import ContentUnavailable
 from wieldy.files.journal.tree_manifest import CLOCK_TICK_NS, TimeLimit
-from wieldy.files.journal.tree_snapshot import SnapshotLimits, SnapshotScope, TreeChanges, TreeSnapshot, TreeSnapshots
+from wieldy.files.journal.tree_snapshot import TreeSnapshots
 
 SLOW_ENOUGH = SnapshotLimits(seconds=60)  # whatever else the machine does
 GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main")
@@ -30,12 +32,14 @@ GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBr
 class Tree:
     """A folder, and the snapshots of it."""
 
+    watch_folders = staticmethod(open_watch)
+
     def __init__(self, folder: Path, limits: SnapshotLimits = SLOW_ENOUGH) -> None:
         self.folder = folder
         self.root = folder / "tree"
         self.root.mkdir(exist_ok=True)
         self.env = {"HOME": str(folder), "PATH": os.environ["PATH"]}
-        self.snapshots = TreeSnapshots(folder / "slots", self.env, limits)
+        self.snapshots = TreeSnapshots(folder / "slots", self.env, limits, watch_folders=self.watch_folders)
 
     def close(self) -> None:
         self.snapshots.close()
@@ -82,6 +86,16 @@ class Tree:
         if (self.root / ".git").exists():
             self.git("update-index", "-q", "--really-refresh")
             os.utime(self.root / ".git" / "index")
+
+
+def no_watch(tops: object) -> None:
+    """As on a system that does not tell what changes."""
+
+
+@pytest.fixture(params=["watched", "walked twice"], autouse=True)
+def how_changes_are_found(request, monkeypatch) -> None:
+    if request.param == "walked twice":
+        monkeypatch.setattr(Tree, "watch_folders", staticmethod(no_watch))
 
 
 @pytest.fixture
@@ -178,7 +192,9 @@ def test_what_a_walk_has_no_time_for_is_named_and_nothing_there_is_called_new(tm
         (tree.root / name / "file").write_text(name)
     ticks = iter(range(10**9))
     # The walk sees each look at the clock as a second: there is time for the top folder and one more.
-    tree.snapshots = TreeSnapshots(tmp_path / "slots", tree.env, SnapshotLimits(seconds=4), lambda: float(next(ticks)))
+    tree.snapshots = TreeSnapshots(
+        tmp_path / "slots", tree.env, SnapshotLimits(seconds=4), lambda: float(next(ticks)), watch_folders=no_watch
+    )
     differences = tree.after("for d in a b c; do echo x > $d/file; echo > $d/new; done; echo > top")
     named, shown = tree.named(differences), tree.shown(differences)
     assert "top" in shown
@@ -196,7 +212,9 @@ def test_the_current_folder_is_looked_at_first(tmp_path):
         (tree.root / name).mkdir(parents=True)
         (tree.root / name / "file").write_text("x")
     ticks = iter(range(10**9))
-    tree.snapshots = TreeSnapshots(tmp_path / "slots", tree.env, SnapshotLimits(seconds=7), lambda: float(next(ticks)))
+    tree.snapshots = TreeSnapshots(
+        tmp_path / "slots", tree.env, SnapshotLimits(seconds=7), lambda: float(next(ticks)), watch_folders=no_watch
+    )
     before = tree.snapshots.take(SnapshotScope((str(tree.root),), first=str(tree.root / "deep" / "er")))
     assert str(tree.root / "deep" / "er") in before.manifest.folders and before.manifest.unreached
     tree.close()
@@ -261,7 +279,7 @@ def test_an_unchanged_file_is_not_read_again(tree):
     tree.settle()
     for _ in range(3):
         tree.after("true")
-    assert tree.snapshots.reads == 1
+    assert tree.snapshots.contents.reads == 1
 
 
 def test_those_who_look_at_the_same_time_keep_their_own(tree):
@@ -289,7 +307,7 @@ def test_a_second_session_reads_no_file_that_is_copied_and_unchanged(tree, tmp_p
     tree.close()
     second = Tree(tmp_path)
     assert second.shown(second.after("printf z > b")) == {"b": (b"y", b"z")}
-    assert second.snapshots.reads == 1
+    assert second.snapshots.contents.reads == 1
     second.close()
 
 
@@ -298,7 +316,7 @@ def test_a_file_written_just_before_the_snapshot_is_read_again_next_time(tree):
     tree.take()
     tree.settle()
     tree.take()
-    assert tree.snapshots.reads == 2
+    assert tree.snapshots.contents.reads == 2
 
 
 def test_beyond_the_limit_of_copies_files_are_named_unless_others_are_gone(tmp_path):
@@ -351,7 +369,7 @@ def test_copying_goes_on_while_the_command_runs_without_what_it_has_changed(tmp_
         folder = before.manifest.folders[str(tree.root)]
         folder.sources[folder.names.index(path.name)] = None  # as if there had been no time
     before.uncopied.clear()
-    tree.snapshots._find_sources(before, TimeLimit(60))
+    tree.snapshots.contents.find_sources(before, TimeLimit(60))
     tree.run("for n in $(seq 0 9); do echo new > $n; done")
     tree.snapshots.copy_more(before, threading.Event())
     tree.run("rm *")
@@ -425,7 +443,7 @@ def test_tracked_files_are_restored_from_git_without_being_read(tmp_path):
         "f3": (b"modified, not committed\n", b"\n"),
         "untracked": (b"mine", None),
     }
-    assert differences.uncovered == () and tree.snapshots.reads < 20
+    assert differences.uncovered == () and tree.snapshots.contents.reads < 20
     tree.close()
 
 
@@ -463,7 +481,7 @@ def test_files_that_git_converts_are_copied_instead(tmp_path, setup):
     tree.run(setup)
     tree.commit()
     differences = tree.after("echo new > f1")
-    assert tree.shown(differences) == {"f1": (b"content 1\n", b"new\n")} and tree.snapshots.reads >= 250
+    assert tree.shown(differences) == {"f1": (b"content 1\n", b"new\n")} and tree.snapshots.contents.reads >= 250
     tree.close()
 
 
@@ -510,7 +528,7 @@ def test_worktrees_and_nested_repositories_use_their_own_index(tmp_path):
     os.utime(tree.root / ".git" / "worktrees" / "inner" / "index")
     differences = tree.after("echo new > inner/f7; rm f8")
     assert tree.shown(differences) == {"inner/f7": (b"content 7\n", b"new\n"), "f8": (b"content 8\n", None)}
-    assert tree.snapshots.reads < 20
+    assert tree.snapshots.contents.reads < 20
     tree.close()
 
 

@@ -386,3 +386,26 @@ def test_folders_that_a_command_made_go_with_its_files(project: Project):
     assert project.names == []
     redo(project.journal)
     assert project.read("x/y/made") == b"made"
+
+
+def test_a_hard_link_that_a_command_made_is_removed_and_its_other_name_keeps_its_content(project: Project):
+    project.write("kept", b"new")
+    os.link(project.root / "kept", project.root / "made")
+    os.link(project.root / "kept", project.root / "replaced")
+    changes = [
+        FileChange(str(project.root / "made"), None, b"new"),
+        FileChange(str(project.root / "replaced"), b"old", b"new", in_place=False),
+    ]
+    project.journal.record(changes, ChangeOrigin("s1", "c1", "Bash", kind="command"))
+    undo(project.journal)
+    assert (project.read("kept"), project.read("made"), project.read("replaced")) == (b"new", None, b"old")
+
+
+def test_a_file_with_two_names_that_a_command_wrote_to_stays_one_file(project: Project):
+    project.write("one", b"new")
+    os.link(project.root / "one", project.root / "two")
+    changes = [FileChange(str(project.root / name), b"old", b"new", in_place=True) for name in ("one", "two")]
+    project.journal.record(changes, ChangeOrigin("s1", "c1", "Bash", kind="command"))
+    undo(project.journal)
+    assert project.read("one") == project.read("two") == b"old"
+    assert os.path.samefile(project.root / "one", project.root / "two")

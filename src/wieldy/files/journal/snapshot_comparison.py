@@ -1,0 +1,263 @@
+"""Compare a tree with a snapshot of it: what changed, with the contents before and after, and what cannot be restored."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from wieldy.files.journal.entries import FileChange, Uncovered
+from wieldy.files.journal.snapshot_contents import SnapshotContents
+from wieldy.files.journal.snapshot_types import TreeChanges, TreeSnapshot, WatchedPath, too_large
+from wieldy.files.journal.tree_manifest import (
+    CLOCK_TICK_NS,
+    KERNEL_TICK_NS,
+    FileStamp,
+    FolderState,
+    Source,
+    TreeManifest,
+    is_at_or_below,
+    path_state,
+    read_stamp,
+)
+from wieldy.files.journal.uncovered import enclosing_folders
+
+
+class _Changed(NamedTuple):
+    """A file that is not as it was: its state before, or None, and its state now, or None."""
+
+    path: str
+    before: FileStamp | None
+    source: Source
+    repository: str
+    now: FileStamp | None
+    folder: FolderState | None = None
+    position: int = 0
+    new_folders: tuple[str, ...] = ()
+
+
+class SnapshotComparison:
+    """Two manifests side by side, then the contents of what differs. `walk_new` looks at a folder that is new."""
+
+    def __init__(
+        self,
+        before: TreeSnapshot,
+        now: TreeManifest,
+        contents: SnapshotContents,
+        walk_new: Callable[[str], TreeManifest],
+    ) -> None:
+        self.now = now
+        self._before = before
+        self._contents = contents
+        self._limits = contents.limits
+        self._walk_new = walk_new
+        self._changed: list[_Changed] = []
+        self._created: list[_Changed] = []
+        self._changes: list[FileChange] = []
+        self._uncovered: dict[str, Uncovered] = {}
+
+    def run(self) -> TreeChanges:
+        before = self._before.manifest
+        for path, folder in self.now.folders.items():
+            old = before.folders.get(path)
+            if old is None:
+                self._add_new_folder(path, folder)
+            elif old is not folder:
+                self._compare_folder(path, old, folder)
+        unreached = {*self.now.unreached, *self.now.unreadable}
+        for path in before.folders.keys() - self.now.folders.keys():
+            if not is_at_or_below(path, unreached):
+                self._compare_folder(path, before.folders[path], FolderState(()))
+        for path, watched in self._before.paths.items():
+            self._compare_path(path, watched)
+        self._note_unwatched()
+        self._collect()
+        return TreeChanges(tuple(self._changes), tuple(self._uncovered.values()))
+
+    def _compare_folder(self, path: str, old: FolderState, new: FolderState) -> None:
+        prefix = path.rstrip("/") + "/"
+        positions = old.positions()
+        for position, name in enumerate(new.names):
+            old_position = positions.pop(name, None)
+            now = new.stamp(position)
+            if old_position is None:
+                if old.partial or name in old.ignored:
+                    self._name(prefix + name, "may have been there before", changed=False)
+                else:
+                    self._created.append(_Changed(prefix + name, None, None, "", now, new, position))
+            elif name in old.fresh or old.packed(old_position) != new.packed(position):
+                before = old.stamp(old_position)
+                source = self._source(prefix + name, old, old_position)
+                if source is None and before == now and before.changed < self._before.finished - KERNEL_TICK_NS:
+                    continue
+                self._changed.append(_Changed(prefix + name, before, source, old.repository, now, new, position))
+        if new.partial:
+            return
+        for name, position in positions.items():
+            source = self._source(prefix + name, old, position)
+            self._changed.append(_Changed(prefix + name, old.stamp(position), source, old.repository, None))
+        if old.others != new.others:
+            then, now_others = dict(old.others), dict(new.others)
+            for name in then.keys() | now_others.keys():
+                if then.get(name) != now_others.get(name) and not (old.partial and name not in then):
+                    self._name(prefix + name, "links, pipes and devices are not restored")
+
+    def _source(self, path: str, folder: FolderState, position: int) -> Source:
+        """Where the content of a file can be had. Git's index is asked late where there was no time to ask it before."""
+        source = folder.sources[position]
+        index = self._before.indexes.get(folder.repository)
+        if source is None and index is not None and folder.names[position] not in folder.fresh:
+            source = index.object_id(path, folder.stamp(position))
+        return source
+
+    def _add_new_folder(self, path: str, folder: FolderState) -> None:
+        """All files in a folder that was not there before are new, unless nobody had looked."""
+        before = self._before.manifest
+        parent = before.folders.get(os.path.dirname(path))
+        unknown = (
+            path in before.unreadable
+            or (parent is not None and parent.partial)
+            or (parent is not None and os.path.basename(path) in (*parent.subfolders, *parent.ignored))
+        )
+        prefix = path.rstrip("/") + "/"
+        if unknown:
+            self._name(path, "may have been there before", changed=False)
+            return
+        new_folders = self._new_folders(path)
+        for position, name in enumerate(folder.names):
+            self._created.append(
+                _Changed(prefix + name, None, None, "", folder.stamp(position), folder, position, new_folders)
+            )
+        for name, _ in folder.others:
+            self._name(prefix + name, "links, pipes and devices are not restored")
+
+    def _new_folders(self, path: str) -> tuple[str, ...]:
+        folders = []
+        while path not in self._before.manifest.folders and path in self.now.folders:
+            folders.append(path)
+            path = os.path.dirname(path)
+        return tuple(reversed(folders))
+
+    def _compare_path(self, path: str, before: WatchedPath) -> None:
+        now = read_stamp(path)
+        if now is None and os.path.isdir(path) and not os.path.islink(path):
+            self._add_made_folder(path, before)
+        elif now is None and os.path.lexists(path):
+            if not before.is_other or os.path.islink(path):
+                self._name(path, "links, pipes and devices are not restored", changed=not before.is_other)
+        elif before.is_other:
+            self._name(path, "links, pipes and devices are not restored")
+            return
+        if before.stamp is None:
+            if now is not None:
+                self._created.append(_Changed(path, None, None, "", now, new_folders=before.missing_folders))
+        elif now != before.stamp or before.stamp.changed > self._before.started - CLOCK_TICK_NS:
+            self._changed.append(_Changed(path, before.stamp, before.source, "", now))
+
+    def _add_made_folder(self, path: str, before: WatchedPath) -> None:
+        """A folder where a command was expected to write a file, as `cp -r` does."""
+        made = self._walk_new(path)
+        self.now.unreached += made.unreached
+        for folder_path, folder in made.folders.items():
+            above = [
+                each for each in made.folders if folder_path == each or folder_path.startswith(each.rstrip("/") + "/")
+            ]
+            for position, name in enumerate(folder.names):
+                full = f"{folder_path.rstrip('/')}/{name}"
+                folders = (*before.missing_folders, *above)
+                self._created.append(_Changed(full, None, None, "", folder.stamp(position), folder, position, folders))
+
+    def _note_unwatched(self) -> None:
+        before = self._before.manifest
+        why = f"more files than {self._limits.seconds:g} s allow, see bash.snapshotSeconds"
+        for words, unreached in (("not looked at", before.unreached), ("not looked at again", self.now.unreached)):
+            folders = enclosing_folders(unreached)
+            is_whole = len(folders) == len(unreached)
+            for path in folders:
+                self._name(path, f"{words if is_whole else 'in part ' + words}: {why}", changed=False)
+        for path in self.now.unreadable:
+            self._name(path, "cannot be read", changed=False)
+        for path, folder in before.folders.items():
+            if folder.partial:
+                self._name(path, "has more entries than were looked at", changed=False)
+
+    def _collect(self) -> None:
+        """Get the contents of what changed, what is lost first, and stop at the limits."""
+        room, count = self._limits.changed_bytes, 0
+        selected: list[_Changed] = []
+        for changed in self._changed:
+            assert changed.before is not None
+            size = changed.before.size + (changed.now.size if changed.now else 0)
+            if changed.source is None:
+                self._name(changed.path, self._why_no_copy(changed), changed=changed.now != changed.before)
+            elif size > room or count >= self._limits.changed_files:
+                self._name(changed.path, self._too_much())
+            else:
+                room, count = room - size, count + 1
+                selected.append(changed)
+        for batch in _batches(selected, 500):
+            contents = self._contents.contents((c.path, c.before, c.source, c.repository) for c in batch if c.before)
+            for changed in batch:
+                self._add_changed(changed, contents.get(changed.path))
+        for created in self._created:
+            assert created.now is not None
+            if created.now.size > self._limits.file_bytes:
+                self._name(created.path, too_large(self._limits.file_bytes))
+            elif created.now.size > room or count >= self._limits.changed_files:
+                self._name(created.path, self._too_much())
+            else:
+                room, count = room - created.now.size, count + 1
+                self._add_created(created)
+
+    def _add_changed(self, changed: _Changed, before: bytes | None) -> None:
+        assert changed.before is not None
+        if before is None:
+            where = "git no longer has its content" if isinstance(changed.source, bytes) else "its copy is damaged"
+            self._name(changed.path, where)
+            return
+        if changed.now is None:
+            self._changes.append(FileChange(changed.path, before, None, changed.path, changed.before.permissions))
+            return
+        after = self._contents.read(changed.path, self._limits.changed_bytes)
+        if isinstance(after, str):
+            self._name(changed.path, after)
+            return
+        if changed.folder is not None:
+            self._contents.keep_copy(changed.folder, changed.position, after)
+        if after != before:
+            in_place = changed.now.inode == changed.before.inode
+            self._changes.append(FileChange(changed.path, before, after, changed.path, in_place=in_place))
+        if changed.now.permissions != changed.before.permissions:
+            old, new = changed.before.permissions, changed.now.permissions
+            self._name(changed.path, f"its permissions changed from {old:o} to {new:o}", content=False)
+
+    def _add_created(self, created: _Changed) -> None:
+        after = self._contents.read(created.path, self._limits.file_bytes)
+        if isinstance(after, str):
+            self._name(created.path, after)
+            return
+        if created.folder is not None:
+            self._contents.keep_copy(created.folder, created.position, after)
+        assert created.now is not None
+        mode = created.now.permissions
+        self._changes.append(FileChange(created.path, None, after, created.path, mode, created.new_folders))
+
+    def _why_no_copy(self, changed: _Changed) -> str:
+        assert changed.before is not None
+        if changed.before.size > self._limits.file_bytes:
+            return too_large(self._limits.file_bytes)
+        return self._before.copy_problem or "there was no time to copy it"
+
+    def _too_much(self) -> str:
+        return f"beyond the {self._limits.changed_bytes >> 20} MB or {self._limits.changed_files} files of changes that are kept"
+
+    def _name(self, path: str, reason: str, *, changed: bool = True, content: bool = True) -> None:
+        if path not in self._uncovered:
+            self._uncovered[path] = Uncovered(path, reason, changed, path_state(path) if changed and content else "")
+
+
+def _batches(items: Iterable[_Changed], size: int) -> Iterator[list[_Changed]]:
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch
