@@ -301,6 +301,13 @@ def test_a_wrong_option_is_one_line_and_nothing_is_made(batch, words):
     assert sorted(os.listdir(batch.folder)) == before
 
 
+def test_a_folder_may_have_the_name_of_a_kind_of_url(batch):
+    batch.write_tasks(1, model=batch.noting_script(1))
+    batch.out = Path("local")
+    assert batch.run()[:2] == (0, "local\n")
+    assert (batch.folder / "local" / "results.jsonl").exists()
+
+
 def test_two_runs_may_share_a_folder_for_copies(batch):
     """What one finds there of an earlier run, it removes; the copies of the other stay."""
     slow = [{"call": "Bash", "input": {"command": "echo begun >> $LEDGER; sleep 2; cat a.txt"}}]

@@ -23,6 +23,7 @@ ORDER = [
     "files",
     "web",
     "shell",
+    "working_copies",
     "browser",
     "diagnostics",
     "memory",

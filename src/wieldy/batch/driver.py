@@ -17,13 +17,13 @@ from msgspec import Struct
 from wieldy.batch.attempt import AttemptProgress, Job
 from wieldy.batch.endings import HOPELESS, RETRIED
 from wieldy.batch.engine import Engine
-from wieldy.batch.git import SourceError
 from wieldy.batch.identity import Fingerprints, attempt_identity, digest
 from wieldy.batch.isolation import Isolation
 from wieldy.batch.processes import WorkerLost
 from wieldy.batch.results import FAILED, FINAL, AttemptResult
 from wieldy.batch.store import ResultStore, Shard, latest_results
 from wieldy.batch.tasks import Task, TaskFileError
+from wieldy.working_copies.git import SourceError
 
 HOPELESS_IN_A_ROW = 3
 RETRY_SECONDS = (2.0, 10.0, 30.0)

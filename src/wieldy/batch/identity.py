@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-from wieldy.batch.git import is_repository, read_git, resolve_commit
 from wieldy.batch.tasks import Task, TaskSource, is_remote
+from wieldy.working_copies.files import walk_files
+from wieldy.working_copies.git import is_repository, read_git, resolve_commit
 
 
 def digest(value: Any) -> str:
@@ -88,24 +89,6 @@ def folder_fingerprint(folder: str, exclude: Collection[str] = ()) -> str:
 def is_excluded(path: str, exclude: Collection[str]) -> bool:
     """Whether a path is one of the excluded ones, or inside of it."""
     return any(path == each or path.startswith(f"{each}/") for each in exclude)
-
-
-def walk_files(folder: str, *, exclude: Collection[str] = (), git: bool = False) -> Iterator[os.DirEntry[str]]:
-    """Every entry below a folder that is no folder itself; with `git`, also the repository."""
-    folders = [folder]
-    while folders:
-        try:
-            entries = os.scandir(folders.pop())
-        except OSError:
-            continue
-        with entries:
-            for entry in entries:
-                if (entry.name == ".git" and not git) or entry.path in exclude:
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-                else:
-                    yield entry
 
 
 def _walk(folder: str, exclude: Collection[str]) -> Iterator[str]:

@@ -13,7 +13,6 @@ small, overlay, a plain copy.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import stat
@@ -28,7 +27,11 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.batch.git import (
+from wieldy.batch.identity import digest, fingerprint
+from wieldy.batch.tasks import TaskSource, is_remote
+from wieldy.core.errors import WieldyError
+from wieldy.working_copies.files import NO_REFLINK, clone, clone_or_copy, copy_tree, is_small, plain_copy
+from wieldy.working_copies.git import (
     SourceError,
     check_out,
     clone_mirror,
@@ -38,19 +41,10 @@ from wieldy.batch.git import (
     read_git,
     resolve_commit,
 )
-from wieldy.batch.identity import digest, fingerprint, walk_files
-from wieldy.batch.tasks import TaskSource, is_remote
-from wieldy.core.errors import WieldyError
 
 Isolation: TypeAlias = Literal["auto", "reflink", "overlay", "worktree", "copy", "none"]
 
 ISOLATIONS: tuple[Isolation, ...] = ("auto", "reflink", "overlay", "worktree", "copy", "none")
-SMALL_TREE_BYTES = 50_000_000
-SMALL_TREE_FILES = 5_000
-FICLONE = 0x40049409
-NO_REFLINK = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS)
-
-CopyFile: TypeAlias = Callable[[str, str], object]
 
 
 class IsolationError(WieldyError):
@@ -137,7 +131,7 @@ class SourceCache:
         elif source.kind == "archive":
             extract_archive(source.location, target)
         else:
-            copy_tree(source.location, target, _clone_or_copy, self.exclude)
+            copy_tree(source.location, target, clone_or_copy, self.exclude)
             detach_repository(source.location, target)
 
     @contextmanager
@@ -177,7 +171,7 @@ def _make_best(source: TaskSource, target: Path, sources: SourceCache) -> Workin
 def _make_reflink(source: TaskSource, target: Path, sources: SourceCache) -> WorkingCopy:
     tree = sources.tree(source)
     try:
-        copy_tree(tree, target, _clone, sources.exclude)
+        copy_tree(tree, target, clone, sources.exclude)
     except OSError as error:
         shutil.rmtree(target, ignore_errors=True)
         if error.errno in NO_REFLINK:
@@ -192,7 +186,7 @@ def _make_reflink(source: TaskSource, target: Path, sources: SourceCache) -> Wor
 
 def _make_plain(source: TaskSource, target: Path, sources: SourceCache) -> WorkingCopy:
     tree = sources.tree(source)
-    copy_tree(tree, target, _copy, sources.exclude)
+    copy_tree(tree, target, plain_copy, sources.exclude)
     detach_repository(tree, target)
     return WorkingCopy(str(target), "copy")
 
@@ -262,64 +256,6 @@ def overlay_problem() -> str | None:
     return f"an unprivileged mount is not possible here ({words or f'exit code {done.returncode}'})"
 
 
-def is_small(tree: Path, exclude: Collection[str] = ()) -> bool:
-    """Whether a plain copy of a folder costs next to nothing."""
-    size = 0
-    for files, entry in enumerate(walk_files(str(tree), exclude=exclude, git=True), 1):
-        with contextlib.suppress(OSError):
-            size += entry.stat(follow_symlinks=False).st_size
-        if files > SMALL_TREE_FILES or size > SMALL_TREE_BYTES:
-            return False
-    return True
-
-
-def copy_tree(source: str | Path, target: str | Path, copy_file: CopyFile, exclude: Collection[str] = ()) -> None:
-    """Copy a folder: symlinks as they are, modes and times kept, sockets and pipes left out. Raises `OSError`."""
-    folders = [(os.fspath(source), os.fspath(target))]
-    times: list[tuple[str, os.stat_result]] = []
-    while folders:
-        here, there = folders.pop()
-        status = os.stat(here)
-        os.mkdir(there, 0o700)
-        times.append((there, status))
-        with os.scandir(here) as entries:
-            for entry in entries:
-                if entry.path in exclude:
-                    continue
-                to = os.path.join(there, entry.name)
-                if entry.is_symlink():
-                    os.symlink(os.readlink(entry.path), to)
-                elif entry.is_dir(follow_symlinks=False):
-                    folders.append((entry.path, to))
-                elif entry.is_file(follow_symlinks=False):
-                    copy_file(entry.path, to)
-    for folder, status in reversed(times):
-        os.chmod(folder, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
-        os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-def _copy(source: str, target: str) -> None:
-    shutil.copyfile(source, target, follow_symlinks=False)
-    shutil.copystat(source, target, follow_symlinks=False)
-
-
-def _clone(source: str, target: str) -> None:
-    import fcntl
-
-    with open(source, "rb") as old, open(target, "xb") as new:
-        fcntl.ioctl(new.fileno(), FICLONE, old.fileno())
-    shutil.copystat(source, target, follow_symlinks=False)
-
-
-def _clone_or_copy(source: str, target: str) -> None:
-    try:
-        _clone(source, target)
-    except OSError:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(target)
-        _copy(source, target)
-
-
 def extract_archive(archive: str, target: Path) -> None:
     """Extract a tar or zip file. A single folder at its top is left out. Raises `SourceError`."""
     whole = target.with_name(f"{target.name}.whole")
@@ -344,19 +280,6 @@ def extract_archive(archive: str, target: Path) -> None:
         raise SourceError(f"{archive} cannot be extracted: {error}") from None
     finally:
         shutil.rmtree(whole, ignore_errors=True)
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a folder, also one with folders that its owner may not write to, as far as that is possible."""
-    try:
-        shutil.rmtree(path)
-    except FileNotFoundError:
-        return
-    except OSError:
-        for folder, _, _ in os.walk(path):
-            with contextlib.suppress(OSError):
-                os.chmod(folder, 0o700)
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _escape(path: str) -> str:

@@ -66,8 +66,8 @@ def is_url(location: str) -> bool:
 
 def local_path(location: str) -> str:
     """The path of a `file:` or `local:` URL, which is an ordinary folder; anything else as it is."""
-    scheme, _, path = location.partition("://")
-    return path if scheme in ("file", "local") else location
+    scheme, separator, path = location.partition("://")
+    return path if separator and scheme in ("file", "local") else location
 
 
 def find_run(location: str) -> StoredRun:

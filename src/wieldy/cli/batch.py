@@ -159,7 +159,7 @@ def _location(text: str) -> str:
     scheme, separator, path = text.partition("://")
     if not text.strip() or (separator and (not scheme or not path.strip("/"))):
         raise argparse.ArgumentTypeError(f"`{text}` is neither a folder nor a URL such as s3://bucket/folder")
-    if scheme in ("file", "local") and not path.startswith("/"):
+    if separator and scheme in ("file", "local") and not path.startswith("/"):
         raise argparse.ArgumentTypeError(f"`{text}` has no absolute path: write {scheme}:///folder")
     return text.rstrip("/") if separator else text
 
@@ -278,9 +278,9 @@ async def _drive(
     plan: RunPlan, store: ResultStore, options: argparse.Namespace, run_options: RunOptions, interrupts: Interrupts
 ) -> int:
     from wieldy.batch.driver import Driver
-    from wieldy.batch.isolation import remove_tree
     from wieldy.batch.store import StoreError
     from wieldy.core.threads import in_thread
+    from wieldy.working_copies.files import remove_tree
 
     work = Path(run_options.work)
     for name in ("attempts", "commands"):  # left by a run that was killed

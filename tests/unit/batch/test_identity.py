@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.batch.repositories import git
 
-from wieldy.batch.git import SourceError
 from wieldy.batch.identity import Fingerprints, attempt_identity, fingerprint
 from wieldy.batch.tasks import Task, TaskLimits, TaskSource
+from wieldy.working_copies.git import SourceError
 
 TASK = Task(id="a", prompt="fix", source=TaskSource("root", "/x"), model="anthropic/m", settings={"a": 1, "b": 2})
 

@@ -13,9 +13,10 @@ import pytest
 from tests.needs import skip_untested
 from tests.unit.batch.repositories import git, make_repository
 
-from wieldy.batch.git import SourceError
-from wieldy.batch.isolation import IsolationError, SourceCache, make_copy, overlay_problem, remove_tree
+from wieldy.batch.isolation import IsolationError, SourceCache, make_copy, overlay_problem
 from wieldy.batch.tasks import TaskSource
+from wieldy.working_copies.files import remove_tree
+from wieldy.working_copies.git import SourceError
 
 
 @pytest.fixture

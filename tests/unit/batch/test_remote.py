@@ -175,5 +175,6 @@ async def test_a_url_of_this_machine_is_an_ordinary_folder(tmp_path):
     run = find_run(f"file://{tmp_path}/x")
     assert isinstance(run, RunFolder)
     assert run.location == f"{tmp_path}/x"
+    assert find_run("local").location == "local"
     assert not is_url("a/b")
     assert is_url("s3://a/b")

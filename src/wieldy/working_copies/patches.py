@@ -13,9 +13,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from wieldy.batch.git import SourceError, run_git
-from wieldy.batch.identity import walk_files
-from wieldy.batch.isolation import SMALL_TREE_BYTES, SMALL_TREE_FILES
+from wieldy.working_copies.files import SMALL_TREE_BYTES, SMALL_TREE_FILES, walk_files
+from wieldy.working_copies.git import SourceError, run_git
 
 MANY_FILES = 20_000  # above that, git is faster at finding what changed
 

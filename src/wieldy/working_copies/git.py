@@ -1,4 +1,4 @@
-"""git for the batch itself: read a repository without running what it configures; checkouts that borrow only objects."""
+"""git for our own purposes: read a repository without running what it configures; checkouts that borrow only objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOCATION_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_
 
 
 class SourceError(WieldyError):
-    """The files of a task cannot be had; the message is one line."""
+    """The files of a repository cannot be had; the message is one line."""
 
 
 def is_repository(folder: str | Path) -> bool:

@@ -1,0 +1,1 @@
+"""Copies of a project to work in, and what has changed in them."""
