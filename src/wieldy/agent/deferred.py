@@ -15,7 +15,7 @@ from wieldy.agent.transcript import Conversation
 from wieldy.approval import Ask, NoApprover
 from wieldy.core.abort import Abort
 from wieldy.core.decision import Answer, Question
-from wieldy.core.errors import Deferred, Refusal, SessionError
+from wieldy.core.errors import Deferred, SessionError
 from wieldy.core.option_checks import require_callable
 from wieldy.core.threads import call_function
 from wieldy.core.user_questions import QuestionHandler, UserAnswer, UserQuestion
@@ -45,15 +45,23 @@ class DeferredQuestions:
         self._record = record
         self._replies: dict[str, Reply] = {}
 
-    def resume_with(self, replies: Mapping[str, Reply], conversation: Callable[[], Conversation]) -> Work:
-        """The work of going on with replies to the open questions of a conversation."""
+    def resume_with(
+        self, replies: Mapping[str, Reply], conversation: Callable[[], Conversation], go_on: Callable[[set[str]], Work]
+    ) -> Work:
+        """The work of going on with replies to the open questions of a conversation.
+
+        `go_on` makes it, from the calls of this conversation that the replies are about.
+        """
 
         async def work(loop: AgentLoop, context: tuple[str, ...], abort: Abort) -> RunEnd:
             pending = {question.id: question for question in conversation().open_questions()}
-            if not pending:
+            if (
+                not pending and not conversation().waiting
+            ):  # with `waiting`, a process ended after the answers were given
                 raise SessionError("no question is waiting for an answer")
             self.take_replies(replies, pending)
-            return await loop.resume(context, abort)
+            calls = {pending[id].call or id for id in replies}
+            return await go_on(calls)(loop, context, abort)
 
         return work
 
@@ -76,15 +84,7 @@ class DeferredQuestions:
             return answer
         if not self._defers:
             return await NoApprover().ask(question)
-        if question.agent:
-            raise Refusal(
-                "permission",
-                f"Permission denied for {plan.tool.name}: it would have to be asked about, and the question of a subagent cannot "
-                "wait. Go on without it, and report what you would have needed.",
-                data=question.decision,
-            )
-        data = question.as_dict()
-        self._record(QuestionDeferred(plan.call.id, plan.tool.name, dict(plan.input), decision=data["decision"]))
+        self._record(deferred_question(question))
         raise Deferred(plan.call.id)
 
     @property
@@ -107,6 +107,19 @@ class DeferredQuestions:
         asked = [msgspec.to_builtins(question) for question in questions]
         self._record(QuestionDeferred(call_id, "AskUser", {}, questions=asked))
         raise Deferred(call_id)
+
+
+def deferred_question(question: Question) -> QuestionDeferred:
+    """The record of a question, for the conversation whose own call it is about, or one that leads to its subagent."""
+    plan, calls = question.plan, question.agent_calls
+    return QuestionDeferred(
+        plan.call.id,
+        plan.tool.name,
+        dict(plan.input),
+        decision=question.as_dict()["decision"],
+        agent=question.agent if calls else "",
+        call=calls[0] if calls else "",
+    )
 
 
 def install_deferral(

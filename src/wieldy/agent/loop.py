@@ -223,12 +223,32 @@ class AgentLoop:
 
         Raises `Aborted`, `ProviderFailure` or `SessionError`.
         """
-        result = await self._model_turn.run_calls(self.transcript.conversation.waiting_calls(), abort)
-        if (end := _run_end(result, abort, "")) is not None:
-            return end
+        calls = self.transcript.conversation.waiting_calls()
+        if calls:
+            result = await self._model_turn.run_calls(calls, abort)
+            if (end := _run_end(result, abort, "")) is not None:
+                return end
         if context:
             self.transcript.append(UserMessage([*map(_text_block, context)]))
         return await self._run_turns(abort)
+
+    async def await_report(self, context: Sequence[str], abort: Abort) -> RunEnd:
+        """Wait for the report of a background subagent that goes on, then run turns until the end.
+
+        Raises `Aborted`, `ProviderFailure` or `SessionError`.
+        """
+        reports = self._reports()
+        report = None if reports is None else await self._next_report(reports)
+        if report is None:
+            return self._end_without_calls("")
+        self.transcript.append(UserMessage([*map(_text_block, (report, *context))]))
+        return await self._run_turns(abort)
+
+    def _end_without_calls(self, text: str) -> RunEnd:
+        """How a run ends whose model has nothing more to call: it may have subagents with open questions."""
+        if self.transcript.conversation.background_agents():
+            return RunEnd("waiting", "questions of a subagent are to be answered", text)
+        return RunEnd("done", "", text)
 
     async def correct(self, text: str, abort: Abort) -> RunEnd:
         """Tell the model what is wrong with its answer, and run turns until the end."""
@@ -251,7 +271,7 @@ class AgentLoop:
             text = result.text or text
             end = _run_end(result, abort, text)
             if end is not None and (end.why != "done" or not await self._continues(text)):
-                return end
+                return end if end.why != "done" else self._end_without_calls(text)
             if not result.results:
                 await asyncio.sleep(0)  # a model that never waits must not starve other tasks
 
@@ -315,7 +335,7 @@ class AgentLoop:
         reason = await self._next_report(reports) if reports is not None else None
         if self._steering and reason is None:
             return await self._steer()
-        if reason is None:
+        if reason is None and not self.transcript.conversation.background_agents():
             reason = await self.hooks.on_stop(text)
         if reason is not None:
             self.transcript.append(UserMessage([_text_block(reason)]))

@@ -146,7 +146,8 @@ class ApprovalRequested(TranscriptRecord, frozen=True, tag="asked"):
 class QuestionDeferred(TranscriptRecord, frozen=True, tag="question"):
     """A question that is answered later: about the permission of a call (`decision`), or one that a call asks (`questions`).
 
-    `id` is that of the call, `name` its tool.
+    `id` is that of the call, `name` its tool. Where a subagent made the call, `agent` names it, and `call` is the call in this
+    conversation that waits for the subagent.
     """
 
     id: str
@@ -154,6 +155,8 @@ class QuestionDeferred(TranscriptRecord, frozen=True, tag="question"):
     input: dict[str, Any] = {}
     decision: dict[str, Any] | None = None
     questions: list[dict[str, Any]] | None = None
+    agent: str = ""
+    call: str = ""
 
     @property
     def kind(self) -> Literal["permission", "user"]:
@@ -165,7 +168,8 @@ class QuestionDeferred(TranscriptRecord, frozen=True, tag="question"):
         data = {"id": self.id, "kind": self.kind, "name": self.name}
         if self.questions is not None:
             return {**data, "questions": self.questions}
-        return {**data, "input": self.input, "decision": self.decision}
+        agent = {"agent": self.agent} if self.agent else {}
+        return {**data, "input": self.input, "decision": self.decision, **agent}
 
 
 class CallsWaiting(TranscriptRecord, frozen=True, tag="waiting"):
@@ -174,13 +178,28 @@ class CallsWaiting(TranscriptRecord, frozen=True, tag="waiting"):
     ids: list[str]
 
 
+class QuestionSettled(TranscriptRecord, frozen=True, tag="settled"):
+    """The call of a subagent that a question was about has a result."""
+
+    id: str
+
+
+class TaskDelegated(TranscriptRecord, frozen=True, tag="delegated"):
+    """The program itself, not the model, made this call of a subagent."""
+
+    call: str
+
+
 class SubagentStarted(TranscriptRecord, frozen=True, tag="agent"):
-    """A subagent was started by a call."""
+    """A subagent was started by a call, or goes on after its questions were answered."""
 
     id: str
     agent: str = ""
     call: str = ""
     transcript: str | None = None
+    background: bool = False
+    tools: list[str] | None = None
+    description: str = ""
 
 
 class SubagentEnded(TranscriptRecord, frozen=True, tag="agent_ended"):
@@ -211,6 +230,8 @@ AnyRecord: TypeAlias = (
     | ApprovalRequested
     | QuestionDeferred
     | CallsWaiting
+    | QuestionSettled
+    | TaskDelegated
     | SubagentStarted
     | SubagentEnded
 )

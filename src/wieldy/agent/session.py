@@ -11,9 +11,9 @@ from wieldy.agent.event_stream import EventStream, final_text
 from wieldy.agent.loop import AgentLoop, RequestOptions, RunLimits
 from wieldy.agent.models import SessionModels
 from wieldy.agent.prompts import Prompt, initial_history
-from wieldy.agent.records import ApprovalRequested, SessionHeader
+from wieldy.agent.records import ApprovalRequested, SessionHeader, TaskDelegated
 from wieldy.agent.rewind import Rewind
-from wieldy.agent.runs import SessionRuns
+from wieldy.agent.runs import SessionRuns, Work
 from wieldy.agent.session_setup import SessionSetup, report_text, session_host, with_agents
 from wieldy.agent.session_state import SessionState
 from wieldy.agent.store import require_new
@@ -21,8 +21,10 @@ from wieldy.agent.system_prompt import ROLE, instruction_scope
 from wieldy.agent.transcript_store import EarlierSession, Store, open_transcript
 from wieldy.agent.typed_answers import send_prompt
 from wieldy.approval import Ask
+from wieldy.core.call import ToolCall
 from wieldy.core.errors import SessionError
 from wieldy.core.option_checks import require_count
+from wieldy.core.outcome import Waiting
 from wieldy.core.provider import Provider
 from wieldy.core.tool import Tool
 from wieldy.toolbox import Toolbox
@@ -175,16 +177,21 @@ class Session(SessionState):
         A reply is True, False, words for the model (a no), or an `Answer`. Questions of AskUser are answered with text, a list,
         or a dict by question. Questions that are not answered stay pending.
         """
-        work = self._deferred.resume_with(replies, lambda: self.conversation)
+        work = self._deferred.resume_with(replies, lambda: self.conversation, self._go_on)
         return self._runs.stream(work, stream_deltas=stream_deltas)
 
     async def delegate(self, agent_type: str, prompt: str) -> str:
-        """Have a subagent do a task beside the conversation; returns its report. Raises `SessionError` where it fails."""
+        """Have a subagent do a task beside the conversation; returns its report. Raises `SessionError` where it fails.
+
+        With `ask="defer"` it may have questions: then this is what it has said so far, and `answer` goes on to its report.
+        """
         self._runs.require_open()
         self._start_context += (await self._prepare())[1]
-        result = await self.box.call("Agent", {"agent_type": agent_type, "prompt": prompt})
+        call = ToolCall(f"delegated_{os.urandom(8).hex()}", "Agent", {"agent_type": agent_type, "prompt": prompt})
+        self.transcript.append(TaskDelegated(call.id))
+        [result] = await self.box.call_many([call])
         await self.transcript.flush()
-        return report_text(result)
+        return self._setup.text_so_far(call.id) if isinstance(result.outcome, Waiting) else report_text(result)
 
     def steer(self, prompt: Prompt) -> None:
         """Say something while the model works: it hears it with its next request, instead of ending if it has no more calls.
@@ -229,6 +236,12 @@ class Session(SessionState):
 
     async def __aexit__(self, *exception: object) -> None:
         await self.aclose()
+
+    def _go_on(self, calls: set[str]) -> Work:
+        def keep(context: tuple[str, ...]) -> None:
+            self._start_context += context
+
+        return self._setup.go_on(calls, keep)
 
     async def _load(self) -> None:
         """Read the transcript of the session to resume, once."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from wieldy.agent.loop import AgentLoop, RequestOptions, RequestPrefix, RunLimits
+from wieldy.agent.loop import AgentLoop, RequestOptions, RequestPrefix, RunEnd, RunLimits
 from wieldy.agent.models import SessionModels
 from wieldy.agent.prompts import SteeringQueue
 from wieldy.agent.records import (
@@ -17,12 +17,16 @@ from wieldy.agent.records import (
     HistoryReplaced,
     ModelChanged,
     SessionHeader,
+    SubagentEnded,
+    TaskDelegated,
     ToolResultRecord,
     ToolsActivated,
 )
+from wieldy.agent.runs import Work
 from wieldy.agent.session_hooks import SessionHooks
 from wieldy.agent.side_requests import SideRequests
 from wieldy.agent.transcript import Transcript
+from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError, ToolFailure
 from wieldy.core.outcome import ToolResult
 from wieldy.core.tool import Options, Tool, ToolContext
@@ -160,13 +164,21 @@ class SessionSetup:
         """Record the conversation that a fork begins with, and its calls that wait for answers."""
         conversation, record = self._transcript.conversation, self._transcript.append
         waiting, questions, results = conversation.waiting, conversation.open_questions(), list(conversation.results)
+        delegated, agents = sorted(conversation.delegated), list(conversation.agents.values())
+        waiting_agents = set(conversation.waiting_agents)
         messages = [message.as_dict() for message in (conversation.messages if waiting else conversation.settle())]
         record(HistoryReplaced(messages, "fork", ids=sorted(conversation.ids), prompts=[]))
+        for block in results if waiting else ():
+            record(ToolResultRecord(dict(block)))
+        for call in delegated:
+            record(TaskDelegated(call))
+        for agent in agents:
+            record(agent)
+            if agent.call in waiting_agents:
+                record(SubagentEnded(agent.id, agent.call, "waiting"))
+        for question in questions:
+            record(question)
         if waiting:
-            for block in results:
-                record(ToolResultRecord(dict(block)))
-            for question in questions:
-                record(question)
             record(CallsWaiting(list(waiting)))
 
     def tool_options(self) -> Options:
@@ -181,9 +193,50 @@ class SessionSetup:
     async def start_subagent(self, task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
         if self._loop is None:
             raise ToolFailure("The session has not begun, so there is no model for an agent. Send a prompt first.")
+        return await self._starter(self._loop).start(task, ctx)
+
+    def _starter(self, loop: AgentLoop) -> SubagentStarter:
         if self._subagents is None:
             from wieldy.agent.subagents import SubagentStarter, session_context
 
-            context = session_context(self._box, self._loop, self._models.name_and_url())
-            self._subagents = SubagentStarter(context)
-        return await self._subagents.start(task, ctx)
+            self._subagents = SubagentStarter(session_context(self._box, loop, self._models.name_and_url()))
+        return self._subagents
+
+    def go_on(self, calls: set[str], keep_context: Callable[[tuple[str, ...]], None]) -> Work:
+        """The work of going on after questions about these calls were answered.
+
+        Tasks that the program delegated come first. The text of the run is their reports, and what the model says if calls of
+        its own, or subagents in the background, go on too. `keep_context` takes the context of hooks if the model says nothing.
+        """
+
+        async def work(loop: AgentLoop, context: tuple[str, ...], abort: Abort) -> RunEnd:
+            conversation = self._transcript.conversation
+            delegated, background = calls & conversation.delegated, calls & conversation.background_agents()
+            handles = {}
+            if delegated or background:
+                handles = await self._starter(loop).go_on(sorted(delegated | background), abort)
+            reports = [await handles[call].report() for call in sorted(delegated) if call in handles]
+            end = RunEnd("done")
+            if conversation.waiting and (not calls or calls - delegated):
+                end = await loop.resume(context, abort)
+            elif background:
+                end = await loop.await_report(context, abort)
+            else:
+                keep_context(context)
+            for report in reports:
+                if not (report.done or report.waiting):
+                    return RunEnd(
+                        "error", f"the {report.agent_type} agent did not finish: {report.detail or report.why}"
+                    )
+            if any(report.waiting for report in reports) and end.why == "done":
+                end = RunEnd("waiting", "questions of a subagent are to be answered", end.text)
+            texts = [report.text for report in reports if report.done]
+            return replace(end, text="\n\n".join(filter(None, [*texts, end.text])))
+
+        return work
+
+    def text_so_far(self, call_id: str) -> str:
+        """What the subagent of a call that waits has said."""
+        agent = self._transcript.conversation.agents.get(call_id)
+        handle = None if agent is None else self._box.workspace.services.subagent_registry.find(agent.id)
+        return "" if handle is None else handle.current_report().text

@@ -15,6 +15,7 @@ from wieldy.core.abort import Abort
 from wieldy.core.call import PlannedCall
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import STRICTNESS, Answer, Approver, Decision, Judge, Opinion, Question, Reason
+from wieldy.core.errors import Deferred
 from wieldy.core.events import AgentEvent, AnyEvent, Event, ModelAnswered, ToolFailed, ToolProgress, ToolStarted
 from wieldy.core.outcome import Refused
 from wieldy.core.tool import Tool
@@ -239,14 +240,26 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 class SubagentApprover:
-    """Asks the user in the name of an agent; for nested agents, of the innermost."""
+    """Asks the user in the name of an agent; for nested agents, of the innermost.
 
-    def __init__(self, approver: Approver, name: str) -> None:
+    `on_deferred` hears of questions that are answered later, its own and those of its subagents.
+    """
+
+    def __init__(self, approver: Approver, identity: SubagentIdentity, on_deferred: Callable[[Question], None]) -> None:
         self._approver = approver
-        self._name = name
+        self._identity = identity
+        self._on_deferred = on_deferred
 
     async def ask(self, question: Question) -> Answer:
-        return await self._approver.ask(question if question.agent else replace(question, agent=self._name))
+        identity = self._identity
+        name = question.agent or f"{identity.type} agent {identity.id}"
+        try:
+            return await self._approver.ask(
+                replace(question, agent=name, agent_calls=(identity.call_id, *question.agent_calls))
+            )
+        except Deferred:
+            self._on_deferred(question)
+            raise
 
 
 class SubagentToolbox:
@@ -265,6 +278,7 @@ class SubagentToolbox:
         host: HostServices,
         halt: Callable[[str], None],
         on_asked: Callable[[str], None],
+        on_deferred: Callable[[Question], None],
         model: str,
     ) -> None:
         self.settings = parent.settings
@@ -292,7 +306,7 @@ class SubagentToolbox:
             policy=self.policy.session_policy(),
             judge=self.policy,
             mode=lambda: self.policy.mode,
-            person=SubagentApprover(parent.parts.person, f"{identity.type} agent {identity.id}"),
+            person=SubagentApprover(parent.parts.person, identity, on_deferred),
             hooks=lambda: self.hooks,
             on_question=on_asked,
             options=lambda: replace(parent.parts.options(), model=model),

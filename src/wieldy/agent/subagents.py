@@ -5,23 +5,26 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wieldy.agent.deferred import deferred_question
 from wieldy.agent.loop import AgentLoop, RequestOptions, RequestPrefix, RunEnd, RunLimits
 from wieldy.agent.models import SubagentModels
 from wieldy.agent.records import (
     VERSION,
     ApprovalRequested,
     ModelChanged,
+    QuestionSettled,
     SessionHeader,
     SideRequestMade,
     SubagentEnded,
     SubagentStarted,
+    ToolResultRecord,
     ToolsActivated,
     TranscriptRecord,
 )
@@ -29,7 +32,7 @@ from wieldy.agent.runs import run_end
 from wieldy.agent.session_hooks import SubagentHooks
 from wieldy.agent.subagent_toolbox import StrictestPolicy, SubagentIdentity, SubagentToolbox
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
-from wieldy.agent.transcript import NAME, Conversation, Transcript, clean_texts, fold, records
+from wieldy.agent.transcript import SUBAGENT_FOLDER, Conversation, Transcript, clean_texts
 from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError, ToolFailure
 from wieldy.core.events import Notice
@@ -45,7 +48,6 @@ if TYPE_CHECKING:
     from wieldy.subagents.definitions import AgentDefinition
     from wieldy.toolbox import Toolbox
 
-FOLDER = "agents"
 _ID = re.compile(r"agent_[0-9a-f]{8}")
 
 
@@ -116,26 +118,68 @@ class SubagentStarter:
         self.reports = BackgroundReports(self._registry)
 
     async def start(self, task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
-        """Start a subagent for a call. Raises `ToolFailure`."""
+        """Start a subagent for a call; go on with the one it has, where that waited for answers. Raises `ToolFailure`."""
+        earlier = self._parent.transcript.conversation.agents.get(ctx.call_id)
+        if earlier is not None:
+            return await self._go_on(earlier, task, ctx.message_id, ctx.abort)
         id = task.resumes or f"agent_{os.urandom(4).hex()}"
         conversation = await self._resumed_conversation(task, id) if task.resumes else Conversation()
-        self._registry.check_limit()
-        # No await from here on: a concurrent start must see this one as running.
-        parent = self._parent
-        if parent.transcript.path is None:
-            self._unwritten[id] = conversation
         identity = SubagentIdentity(id, task.definition.name, ctx.call_id)
+        return self._start(task, identity, conversation, ctx.message_id, ctx.abort, goes_on=False)
+
+    async def go_on(self, calls: Iterable[str], abort: Abort) -> dict[str, SubagentHandle]:
+        """Go on with subagents for which no call of the model waits, by the calls that started them."""
+        handles = {}
+        for call in calls:
+            earlier = self._parent.transcript.conversation.agents[call]
+            types = self._parent.box.workspace.services.agent_types
+            definition = types.definitions.get(earlier.agent) or (await in_thread(types.refresh)).get(earlier.agent)
+            try:
+                if definition is None:
+                    raise ToolFailure(f"There is no agent type `{earlier.agent}` any more.")
+                tools = None if earlier.tools is None else tuple(earlier.tools)
+                task = SubagentTask(definition, "", earlier.description, tools, background=earlier.background)
+                handles[call] = await self._go_on(earlier, task, None, abort)
+            except ToolFailure as failure:
+                self._parent.transcript.append(SubagentEnded(earlier.id, call, "error"))
+                self._parent.box.events.emit(Notice(text=f"{earlier.id} cannot go on: {failure}"))
+        return handles
+
+    async def _go_on(
+        self, earlier: SubagentStarted, task: SubagentTask, turn_id: str | None, abort: Abort
+    ) -> SubagentHandle:
+        conversation = await self._resumed_conversation(task, earlier.id)
+        if not task.prompt and conversation.prompts:
+            task = replace(task, prompt=conversation.prompts[0].text)
+        identity = SubagentIdentity(earlier.id, task.definition.name, earlier.call)
+        return self._start(task, identity, conversation, turn_id, abort, goes_on=True)
+
+    def _start(
+        self,
+        task: SubagentTask,
+        identity: SubagentIdentity,
+        conversation: Conversation,
+        turn_id: str | None,
+        abort: Abort,
+        *,
+        goes_on: bool,
+    ) -> SubagentHandle:
+        """Start a run. There is no await in it: a concurrent start must see this one as running. Raises `ToolFailure`."""
+        self._registry.check_limit()
+        if self._parent.transcript.path is None:
+            self._unwritten[identity.id] = conversation
         run = SubagentRun(
-            parent,
+            self._parent,
             task,
             identity,
-            self._folder(id),
+            self._folder(identity.id),
             conversation,
-            ctx.message_id,
+            turn_id,
             self._limits(task),
+            goes_on=goes_on,
         )
-        handle = SubagentHandle(id, task, run.abort, run.report)
-        self._registry.start(handle, run.run(), ctx.abort)
+        handle = SubagentHandle(identity.id, task, run.abort, run.report)
+        self._registry.start(handle, run.run(), abort)
         return handle
 
     def _limits(self, task: SubagentTask) -> RunLimits:
@@ -144,15 +188,14 @@ class SubagentStarter:
         return SubagentLimits(max_turns, parent_limit=loop.limit_reached if loop is not None else lambda: None)
 
     def _folder(self, agent_id: str) -> Path:
-        return self._parent.box.workspace.session_dir / FOLDER / agent_id
+        return self._parent.box.workspace.session_dir / SUBAGENT_FOLDER / agent_id
 
     async def _resumed_conversation(self, task: SubagentTask, id: str) -> Conversation:
         conversation = self._unwritten.get(id)
+        if conversation is None and _ID.fullmatch(id):
+            conversation = await self._parent.transcript.read_subagent(id, self._folder(id))
         if conversation is None:
-            folder = self._folder(id)
-            if not _ID.fullmatch(id) or not (folder / NAME).exists():
-                raise ToolFailure(f"There is no agent `{id}` to go on with. Send a new one, with all it needs to know.")
-            conversation = await in_thread(lambda: fold(records(folder)))
+            raise ToolFailure(f"There is no agent `{id}` to go on with. Send a new one, with all it needs to know.")
         agent_type = conversation.header.agent if conversation.header is not None else None
         if agent_type != task.definition.name:
             raise ToolFailure(f"{id} is a `{agent_type}` agent: send `agent_type` as that, or a new agent.")
@@ -162,22 +205,8 @@ class SubagentStarter:
         return conversation
 
 
-class SubagentTranscript(Transcript):
-    """The transcript of a subagent: each cost in it is recorded in that of its parent, too."""
-
-    def __init__(self, parent: ParentContext, agent_id: str, folder: Path, conversation: Conversation) -> None:
-        super().__init__(folder if parent.transcript.path is not None else None, conversation)
-        self._parent = parent.transcript
-        self._agent_id = agent_id
-
-    def append(self, record: TranscriptRecord) -> None:
-        super().append(record)
-        if cost := getattr(record, "cost", None):
-            self._parent.append(SideRequestMade(cost, agent=self._agent_id))
-
-
 class SubagentRun:
-    """Works on one task."""
+    """Works on one task; with `goes_on`, from where its questions had to wait for answers."""
 
     def __init__(
         self,
@@ -188,9 +217,12 @@ class SubagentRun:
         conversation: Conversation,
         turn_id: str | None,
         limits: RunLimits,
+        *,
+        goes_on: bool = False,
     ) -> None:
         self.abort = Abort()
-        self.transcript = SubagentTranscript(parent, identity.id, folder, conversation)
+        self.transcript = parent.transcript.for_subagent(identity.id, folder, conversation, self._forward)
+        self._goes_on = goes_on
         self._parent = parent
         self._task = task
         self._identity = identity
@@ -222,6 +254,7 @@ class SubagentRun:
             ),
             halt=parent.halt,
             on_asked=lambda call_id: self.transcript.append(ApprovalRequested(call_id)),
+            on_deferred=lambda question: self.transcript.append(deferred_question(question)),
             model=self._provider.model,
         )
 
@@ -238,6 +271,18 @@ class SubagentRun:
             depth=self._parent.depth + 1,
         )
 
+    def _forward(self, record: TranscriptRecord) -> None:
+        """Record in the parent's transcript what it must know: costs, and questions that are settled."""
+        parent = self._parent.transcript
+        if cost := getattr(record, "cost", None):
+            parent.append(SideRequestMade(cost, agent=self._identity.id))
+        if isinstance(record, QuestionSettled):
+            parent.append(record)
+        elif isinstance(record, ToolResultRecord):
+            id = record.block.get("tool_use_id")
+            if id in self.transcript.conversation.pending:
+                parent.append(QuestionSettled(str(id)))
+
     async def _start_subagent(self, task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
         if self._subagents is None:
             self._subagents = SubagentStarter(self.context())
@@ -251,8 +296,17 @@ class SubagentRun:
         """Work until the end and report. Raises nothing but cancellation."""
         identity = self._identity
         try:
+            task = self._task
             self._parent.transcript.append(
-                SubagentStarted(identity.id, identity.type, identity.call_id, self._transcript_path())
+                SubagentStarted(
+                    identity.id,
+                    identity.type,
+                    identity.call_id,
+                    self._transcript_path(),
+                    task.background,
+                    None if task.tools is None else list(task.tools),
+                    task.description,
+                )
             )
             self._end = await self._run_loop()
         except (Aborted, ProviderFailure, SessionError) as error:
@@ -307,7 +361,9 @@ class SubagentRun:
         self._loop = AgentLoop(
             box, self._provider, self.transcript, prefix, hooks, limits=self._limits, options=options
         )
-        context = await hooks.on_start("resume" if task.resumes else "startup", model)
+        context = await hooks.on_start("resume" if task.resumes or self._goes_on else "startup", model)
+        if self._goes_on:
+            return await self._loop.resume(context, self.abort)
         return await self._loop.run([{"type": "text", "text": clean_texts(task.prompt)}], context, self.abort)
 
     def _header(self) -> SessionHeader:

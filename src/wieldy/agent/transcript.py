@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -26,11 +27,14 @@ from wieldy.agent.records import (
     MessageDiscarded,
     ModelChanged,
     QuestionDeferred,
+    QuestionSettled,
     ResultsShortened,
     SentPrompt,
     SessionHeader,
     SideRequestMade,
     SubagentEnded,
+    SubagentStarted,
+    TaskDelegated,
     ThinkingRemoved,
     ToolResultRecord,
     ToolsActivated,
@@ -48,7 +52,11 @@ from wieldy.core.threads import in_thread
 from wieldy.engine.results import clean
 
 NAME = "transcript.jsonl"
+SUBAGENT_FOLDER = "agents"
 OWNER_NAME = "owner"
+
+
+OnAppend: TypeAlias = Callable[[TranscriptRecord], None]
 
 
 class TranscriptLocked(SessionError):
@@ -59,10 +67,13 @@ class Transcript:
     """Writes records to a log and folds them into `conversation`.
 
     The log and its folder are made with the first record, and one process at a time can open it. Without a folder,
-    nothing is written.
+    nothing is written. `on_append` hears of each record when it is written, before it changes the conversation.
     """
 
-    def __init__(self, folder: Path | None, conversation: Conversation | None = None) -> None:
+    def __init__(
+        self, folder: Path | None, conversation: Conversation | None = None, *, on_append: OnAppend | None = None
+    ) -> None:
+        self._on_append = on_append
         self.conversation = Conversation() if conversation is None else conversation
         self.path = None if folder is None else folder / NAME
         self._payloads = None if folder is None else PayloadStore(folder)
@@ -76,7 +87,19 @@ class Transcript:
         """Write a record. Raises `SessionError` when that fails: a run that cannot be resumed must not go on."""
         if self._payloads is not None:
             self._write(record, self._payloads)
+        if self._on_append is not None:
+            self._on_append(record)
         self.conversation.apply(record)
+
+    def for_subagent(self, agent_id: str, folder: Path, conversation: Conversation, on_append: OnAppend) -> Transcript:
+        """The transcript of a subagent, kept where this one is."""
+        return Transcript(None if self.path is None else folder, conversation, on_append=on_append)
+
+    async def read_subagent(self, agent_id: str, folder: Path) -> Conversation | None:
+        """The conversation of an earlier subagent; None where there is none."""
+        if self.path is None or not (folder / NAME).exists():
+            return None
+        return await in_thread(lambda: fold(records(folder)))
 
     def _write(self, record: TranscriptRecord, payloads: PayloadStore) -> None:
         if self._fsyncs is None:
@@ -100,6 +123,10 @@ class Transcript:
         if self.path == folder / NAME:
             self.open()  # before it is read, so that no other process can add to it meanwhile
         self.conversation = await in_thread(lambda: fold(records(folder)))
+        if self.conversation.agents and self.path is not None and self.path.parent != folder:
+            # A fork: its subagents go on in copies of their own.
+            copy = self.path.parent / SUBAGENT_FOLDER
+            await in_thread(shutil.copytree, folder / SUBAGENT_FOLDER, copy, dirs_exist_ok=True)
 
     def open(self) -> None:
         """Open and lock the log. Raises `SessionError`."""
@@ -248,6 +275,7 @@ def fold(records: Iterable[TranscriptRecord]) -> Conversation:
     try:
         for record in records:
             conversation.apply(record)
+        conversation.recover_agents()
         if not conversation.waiting:
             conversation.settle()
     finally:
@@ -262,7 +290,9 @@ class Conversation:
     The first `repaired` messages are repaired; `repaired_ids` are the ids of their calls. `tokens` is the size of the last
     request and its answer as the provider counted it, `usage` all tokens by kind. `ids` are all call ids that were ever used.
     `prompts` are those of the person, also where their messages have been compacted. `waiting` are the ids of calls that have
-    not run because questions are answered later, `pending` those questions.
+    not run because questions are answered later, `pending` those questions, of subagents too. `agents` are the subagents that
+    have not ended, by the call that started them; `waiting_agents` are the calls of those that wait for answers, `delegated`
+    the calls that the program made itself.
     """
 
     def __init__(self) -> None:
@@ -281,6 +311,9 @@ class Conversation:
         self.repaired_ids: set[str] = set()
         self.pending: dict[str, QuestionDeferred] = {}
         self.waiting: list[str] = []
+        self.agents: dict[str, SubagentStarted] = {}
+        self.waiting_agents: set[str] = set()
+        self.delegated: set[str] = set()
 
     def apply(self, record: TranscriptRecord) -> None:
         """Fold one record in. Records that are of no concern here are skipped."""
@@ -317,16 +350,47 @@ class Conversation:
 
     def _on_question(self, record: QuestionDeferred) -> None:
         self.pending[record.id] = record
+        self.ids.add(record.id)
+
+    def _on_settled(self, record: QuestionSettled) -> None:
+        self.pending.pop(record.id, None)
 
     def _on_waiting(self, record: CallsWaiting) -> None:
         self.waiting = list(record.ids)
 
     def _forget_waiting(self) -> None:
-        self.pending, self.waiting = {}, []
+        """Forget the calls that wait, with their questions. Subagents that no call waits for keep theirs."""
+        for call in self.waiting:
+            self._forget_agent(call)
+        self.pending = {id: question for id, question in self.pending.items() if question.call in self.waiting_agents}
+        self.waiting = []
+
+    def _forget_agent(self, call: str) -> None:
+        self.agents.pop(call, None)
+        self.waiting_agents.discard(call)
+        self.delegated.discard(call)
+        for id in [id for id, question in self.pending.items() if question.call == call]:
+            del self.pending[id]
+
+    def _on_subagent_started(self, record: SubagentStarted) -> None:
+        self.agents[record.call] = record
+        self.waiting_agents.discard(record.call)
+
+    def _on_delegated(self, record: TaskDelegated) -> None:
+        self.delegated.add(record.call)
+
+    def recover_agents(self) -> None:
+        """Have subagents wait that were at work when the process ended, and whose questions are not settled."""
+        self.waiting_agents.update(question.call for question in self.pending.values() if question.call in self.agents)
 
     def open_questions(self) -> list[QuestionDeferred]:
-        """The questions that calls are waiting for."""
-        return list(self.pending.values()) if self.waiting else []
+        """The questions that calls or subagents are waiting for."""
+        waiting = self.waiting_agents.union(self.waiting)
+        return [question for question in self.pending.values() if (question.call or question.id) in waiting]
+
+    def background_agents(self) -> set[str]:
+        """The calls of subagents that wait for answers, and that the model hears of when they report."""
+        return self.waiting_agents.difference(self.waiting, self.delegated)
 
     def waiting_calls(self) -> list[ToolCall]:
         """The calls that have not run because they, or calls before them, wait for an answer."""
@@ -357,6 +421,10 @@ class Conversation:
 
     def _on_subagent_ended(self, record: SubagentEnded) -> None:
         self._count(record.usage)
+        if record.why == "waiting":
+            self.waiting_agents.add(record.call)
+        else:
+            self._forget_agent(record.call)
 
     def _count(self, usage: Mapping[str, int]) -> None:
         for name, number in usage.items():
@@ -368,10 +436,12 @@ class Conversation:
     def _on_result(self, record: ToolResultRecord) -> None:
         if isinstance(record.block.get("type"), str) and isinstance(record.block.get("tool_use_id"), str):
             self.results.append(record.block)
+            id = record.block["tool_use_id"]
             if self.waiting:
-                id = record.block["tool_use_id"]
                 self.pending.pop(id, None)
                 self.waiting = [each for each in self.waiting if each != id]
+            if id in self.agents and not self.agents[id].background:
+                self._forget_agent(id)
 
     def _on_activated(self, record: ToolsActivated) -> None:
         self.activated.update(dict.fromkeys(record.tools))
@@ -475,6 +545,9 @@ _HANDLERS: Mapping[type[TranscriptRecord], Callable[[Conversation, Any], None]] 
     SubagentEnded: Conversation._on_subagent_ended,
     QuestionDeferred: Conversation._on_question,
     CallsWaiting: Conversation._on_waiting,
+    QuestionSettled: Conversation._on_settled,
+    TaskDelegated: Conversation._on_delegated,
+    SubagentStarted: Conversation._on_subagent_started,
     ToolsActivated: Conversation._on_activated,
     HistoryReplaced: Conversation._on_replaced,
     ResultsShortened: Conversation._on_shortened,

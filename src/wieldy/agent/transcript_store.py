@@ -9,14 +9,15 @@ from typing import Protocol
 
 from wieldy.agent.records import QuestionDeferred, TranscriptRecord, decode_record
 from wieldy.agent.store import find_session
-from wieldy.agent.transcript import Transcript, encode_record, fold, records
+from wieldy.agent.transcript import Conversation, OnAppend, Transcript, encode_record, fold, records
 from wieldy.core.errors import SessionError
 
 
 class Store(Protocol):
     """Keeps the records of sessions, each one line of JSON. Give it to a session as `Session(store=…)`.
 
-    Records of a session are appended in order, and never changed. One process at a time may append to a session.
+    Records of a session are appended in order, and never changed. One process at a time may append to a session. The
+    transcript of a subagent has an id of its own: that of the session, a dot, and that of the subagent.
     """
 
     async def append(self, session_id: str, records: list[bytes]) -> None:
@@ -35,10 +36,19 @@ class Store(Protocol):
 class StoredTranscript(Transcript):
     """A transcript whose records go to a store. Records are appended in the background; `flush` waits until they are safe."""
 
-    def __init__(self, store: Store, session_id: str) -> None:
-        super().__init__(None)
+    def __init__(
+        self,
+        store: Store,
+        session_id: str,
+        agent_id: str = "",
+        conversation: Conversation | None = None,
+        *,
+        on_append: OnAppend | None = None,
+    ) -> None:
+        super().__init__(None, conversation, on_append=on_append)
         self._store = store
         self._session_id = session_id
+        self._id = _stored_id(session_id, agent_id)
         self._unwritten: list[bytes] = []
         self._lock: asyncio.Lock | None = None
         self._writer: asyncio.Task[None] | None = None
@@ -49,23 +59,47 @@ class StoredTranscript(Transcript):
         if self._failure is not None:
             raise self._failure
         self._unwritten.append(encode_record(record))
+        if self._on_append is not None:
+            self._on_append(record)
         self.conversation.apply(record)
         if self._writer is None or self._writer.done():
             self._writer = asyncio.get_running_loop().create_task(self._drain())
 
     async def load_session(self, session_id: str) -> None:
         """Replace the conversation by that of a session in the store. Raises `SessionError` where there is none."""
-        found: list[TranscriptRecord] = []
-        try:
-            async for line in self._store.read(session_id):
-                record = decode_record(bytes(line))
-                if record is not None:
-                    found.append(record)
-        except Exception as error:
-            raise self._describe("read", error) from error
+        found = [record for line in await self._read(session_id) if (record := decode_record(line)) is not None]
         if not found:
             raise SessionError(f"there is no session {session_id} in the store")
         self.conversation = fold(found)
+        if session_id != self._session_id:
+            await self._copy_subagents(session_id)
+
+    def for_subagent(self, agent_id: str, folder: Path, conversation: Conversation, on_append: OnAppend) -> Transcript:
+        return StoredTranscript(self._store, self._session_id, agent_id, conversation, on_append=on_append)
+
+    async def read_subagent(self, agent_id: str, folder: Path) -> Conversation | None:
+        lines = await self._read(_stored_id(self._session_id, agent_id))
+        found = [record for line in lines if (record := decode_record(line)) is not None]
+        return fold(found) if found else None
+
+    async def _copy_subagents(self, session_id: str) -> None:
+        """Copy the transcripts of the subagents that are not over in another session, of which this one is a fork."""
+        copied, agents = set(), [started.id for started in self.conversation.agents.values()]
+        while agents:
+            agent_id = agents.pop()
+            lines = await self._read(_stored_id(session_id, agent_id))
+            if not lines or agent_id in copied:
+                continue
+            copied.add(agent_id)
+            await self._store.append(_stored_id(self._session_id, agent_id), lines)
+            found = [record for line in lines if (record := decode_record(line)) is not None]
+            agents += [started.id for started in fold(found).agents.values()]
+
+    async def _read(self, id: str) -> list[bytes]:
+        try:
+            return [bytes(line) async for line in self._store.read(id)]
+        except Exception as error:
+            raise self._describe("read", error) from error
 
     async def flush(self, *, results: bool = False) -> None:
         """Wait until the store has all records. Raises `SessionError`."""
@@ -89,13 +123,17 @@ class StoredTranscript(Transcript):
             while self._unwritten and self._failure is None:
                 batch, self._unwritten = self._unwritten, []
                 try:
-                    await self._store.append(self._session_id, batch)
+                    await self._store.append(self._id, batch)
                 except Exception as error:
                     self._failure = self._describe("written", error)
 
     def _describe(self, verb: str, error: Exception) -> SessionError:
         text = " ".join(str(error).split()) or type(error).__name__
-        return SessionError(f"the transcript of session {self._session_id} cannot be {verb}: {text}")
+        return SessionError(f"the transcript of session {self._id} cannot be {verb}: {text}")
+
+
+def _stored_id(session_id: str, agent_id: str) -> str:
+    return f"{session_id}.{agent_id}" if agent_id else session_id
 
 
 def open_transcript(store: Store | None, folder: Path, session_id: str, *, persist: bool) -> Transcript:

@@ -77,11 +77,15 @@ class Advice(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """A permission question for a person; `agent` names the subagent that makes the call, if any."""
+    """A permission question for a person; `agent` names the subagent that makes the call, if any.
+
+    `agent_calls` are the ids of the calls that lead to this subagent, the outermost first.
+    """
 
     plan: PlannedCall
     decision: Decision
     agent: str = ""
+    agent_calls: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:

@@ -29,13 +29,17 @@ StartSubagent: TypeAlias = "Callable[[SubagentTask, ToolContext], Awaitable[Suba
 
 
 class SubagentTask(Struct, frozen=True):
-    """A task for one subagent. `tools` narrows what its definition allows; `resumes` is the id of one to go on with."""
+    """A task for one subagent. `tools` narrows what its definition allows; `resumes` is the id of one to go on with.
+
+    Nobody waits for the report of one in the `background`.
+    """
 
     definition: AgentDefinition
     prompt: str
     description: str = ""
     tools: tuple[str, ...] | None = None
     resumes: str | None = None
+    background: bool = False
 
     @property
     def title(self) -> str:
@@ -61,6 +65,11 @@ class SubagentReport(Struct, frozen=True):
     @property
     def done(self) -> bool:
         return self.why == "done"
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the agent goes on when its questions are answered."""
+        return self.why == "waiting"
 
     def as_text(self) -> str:
         """The report for the parent agent."""
@@ -121,7 +130,7 @@ class SubagentHandle:
         self.task = task
         self.abort = abort
         self.current_report = current_report
-        self.background = False
+        self.background = task.background
         self.was_read = False
         self.future: asyncio.Future[SubagentReport] = asyncio.get_running_loop().create_future()
 
@@ -193,11 +202,8 @@ class SubagentRegistry:
 
     def unread(self) -> list[SubagentHandle]:
         """Background agents that have ended and whose reports nobody has read."""
-        return [
-            handle
-            for handle in self._handles.values()
-            if handle.background and not handle.running and not handle.was_read
-        ]
+        ended = [each for each in self._handles.values() if each.background and not each.running and not each.was_read]
+        return [handle for handle in ended if not handle.future.result().waiting]
 
     async def wait_unread(self) -> list[SubagentHandle]:
         """Like `unread`, but if there are none, wait for the first background agent that ends."""
@@ -231,6 +237,7 @@ class SubagentRegistry:
         handle.future.set_result(report)
         if handle.background:
             how = "has ended" if report.done else f"did not finish ({report.detail or report.why})"
+            how = "waits for answers" if report.waiting else how
             text = f"The {report.agent_type} agent {handle.id} {how}: {handle.task.title}"
             self._workspace.emit(Notice(text=text, data=report.as_dict()))
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects
-from wieldy.core.errors import Refusal, ToolFailure
+from wieldy.core.errors import Deferred, Refusal, ToolFailure
 from wieldy.core.outcome import ToolResult
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
@@ -124,12 +124,13 @@ async def agent(
     if agent_id and not prompt.strip():
         return await _await_or_stop(_find_handle(ctx, agent_id), stop=stop)
     definition = await _definition(ctx, agent_type, agent_id)
-    task = SubagentTask(definition, prompt, description, None if tools is None else tuple(tools), agent_id or None)
     access = ctx.workspace.services.subagent_access
+    background = (run_in_background or definition.background) and access.depth == 0
+    narrowed = None if tools is None else tuple(tools)
+    task = SubagentTask(definition, prompt, description, narrowed, agent_id or None, background)
     assert access.start is not None
     handle = await access.start(task, ctx)
-    if (run_in_background or definition.background) and access.depth == 0:
-        handle.background = True
+    if background:
         message = f"The {agent_type} agent {handle.id} is at work. You will be told when it ends; go on meanwhile."
         return Output(message, {"agentId": handle.id, "agentType": agent_type, "status": "running"})
     return await await_report(handle, ctx)
@@ -148,7 +149,10 @@ async def _definition(ctx: ToolContext, agent_type: str, agent_id: str) -> Agent
 
 
 async def await_report(handle: SubagentHandle, ctx: ToolContext) -> Output:
-    """Wait for the report of an agent. Cancellation stops the agent and returns what it has done so far."""
+    """Wait for the report of an agent. Cancellation stops the agent and returns what it has done so far.
+
+    Raises `Deferred` where the agent has questions that are answered later.
+    """
     try:
         return _output(await handle.report())
     except asyncio.CancelledError:
@@ -171,4 +175,6 @@ def _find_handle(ctx: ToolContext, agent_id: str) -> SubagentHandle:
 
 
 def _output(report: SubagentReport) -> Output:
+    if report.waiting:
+        raise Deferred
     return Output(report.as_text(), report.as_dict(), is_error=not report.done)
