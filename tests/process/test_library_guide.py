@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from socket import socket
 from types import ModuleType
 from typing import Any, get_args
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from tests.needs import skip_untested
@@ -85,17 +92,69 @@ async def test_a_typed_answer(project, tmp_path):
         assert await module.make_plan(session, "make tea") == module.Plan("tea", ["boil"])
 
 
-@pytest.mark.asyncio
-async def test_approvals_over_a_web_service(project, tmp_path):
-    module = program("approvals", tmp_path)
-    call = {"call": "Bash", "input": {"command": "touch made"}, "id": "a"}
-    state = await module.start(str(project), Script([[{"text": "I will."}, call]]), "make it")
-    assert state["text"] == "I will."
-    assert [question["id"] for question in state["questions"]] == ["a"]
+@contextmanager
+def running(command: list[str], folder: Path, announces: str, **env: str) -> Iterator[str]:
+    """Run a server of the guide until the end of the block; yields the URL that it announces."""
+    with (folder / "log").open("w+") as log:
+        process = subprocess.Popen(command, cwd=folder, env={**os.environ, **env}, stdout=log, stderr=log)
+        try:
+            for _ in range(600):
+                found = re.search(announces, (folder / "log").read_text())
+                if found:
+                    break
+                assert process.poll() is None, (folder / "log").read_text()
+                time.sleep(0.1)
+            assert found is not None, (folder / "log").read_text()
+            yield found[1]
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def request(url: str, body: Any = None) -> tuple[int, Any]:
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        with urlopen(Request(url, data), timeout=60) as reply:
+            return reply.status, json.load(reply)
+    except HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_approvals_over_a_web_service_that_is_restarted_in_between(project, tmp_path):
+    (tmp_path / "approvals.py").write_text(PROGRAMS["approvals"])
+    scripts: list[list[list[dict[str, Any]]]] = [
+        [[{"text": "I will."}, {"call": "Bash", "input": {"command": "touch made"}, "id": "a"}]],
+        [[{"call": "Bash", "input": {"command": "touch more"}, "id": "b"}], [{"text": "done"}]],
+    ]
+    for number, turns in enumerate(scripts):
+        (tmp_path / f"script-{number}.json").write_text(json.dumps({"turns": turns}))
+    command = [sys.executable, "-m", "uvicorn", "approvals:app", "--port", "0"]
+
+    def serving(number: int) -> AbstractContextManager[str]:
+        env = {"PROJECT": str(project), "MODEL": f"script:{tmp_path}/script-{number}.json"}
+        return running(command, tmp_path, r"running on (http://[\d.:]+)", **env)
+
+    with serving(0) as url:
+        status, state = request(f"{url}/sessions", {"prompt": "make it"})
+        assert (status, state["text"]) == (200, "I will.")
+        assert [(question["id"], question["input"]) for question in state["questions"]] == [
+            ("a", {"command": "touch made"})
+        ]
     assert not (project / "made").exists()
-    state = await module.reply(str(project), Script([[{"text": "done"}]]), state["session"], {"a": True})
-    assert (state["text"], state["questions"]) == ("done", [])
-    assert (project / "made").exists()
+    with serving(1) as url:
+        session = f"{url}/sessions/{state['session']}"
+        assert request(session)[1]["questions"] == state["questions"]
+        assert request(f"{session}/answers", {"nonsense": True})[0] == 409
+        status, state = request(f"{session}/answers", {"a": True})
+        assert (status, [question["id"] for question in state["questions"]]) == (200, ["b"])
+        assert (project / "made").exists()
+    (tmp_path / "script-1.json").write_text(json.dumps({"turns": [[{"text": "done"}]]}))
+    with serving(1) as url:
+        session = f"{url}/sessions/{state['session']}"
+        assert request(f"{session}/answers", {"b": "not now"})[1]["text"] == "done"
+        assert request(f"{session}/answers", {"b": True}) == (409, {"error": "no question is waiting for an answer"})
+        assert request(f"{url}/sessions/nowhere")[0] == 409
+    assert not (project / "more").exists()
 
 
 @pytest.mark.asyncio
@@ -126,8 +185,31 @@ def test_testing(project, tmp_path):
     asyncio.run(program("greeting_test", tmp_path).test_the_agent_greets(str(project)))
 
 
-def test_serving(project, tmp_path):
-    assert program("serve", tmp_path).double(4) == 8
+@pytest.mark.asyncio
+async def test_serving(project, tmp_path):
+    from mcp import Client
+
+    with socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (tmp_path / "serve.py").write_text(PROGRAMS["serve"].replace("8931", str(port)))
+    command = [sys.executable, str(tmp_path / "serve.py")]
+    process = await asyncio.create_subprocess_exec(*command, cwd=project)
+    try:
+        for _ in range(600):
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                break
+            except OSError:
+                await asyncio.sleep(0.1)
+        async with Client(f"http://127.0.0.1:{port}/mcp") as client:
+            result = await client.call_tool("double", {"number": 4})
+            assert result.content[0].text == "8"
+            assert {"double", "Read"} <= {tool.name for tool in (await client.list_tools()).tools}
+    finally:
+        process.terminate()
+        await process.wait()
 
 
 def test_every_program_is_run_by_a_test():

@@ -106,7 +106,7 @@ async def test_it_goes_on_in_the_same_session_object_that_keeps_nothing(project)
     model = Script([[agent("x", "A")], say("done")], agents=[("worker", "", Script([[touch("made", "t")]]))])
     async with opened(project, model, persist=False) as session:
         await session.ask("go")
-        model.agents = (("worker", "", Script([say("ok")])),)
+        model.agents = [("worker", "", Script([say("ok")]))]
         assert await session.answer({"t": True}) == "done"
     assert (project / "made").exists()
 
