@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from wieldy.approval import Ask, CallbackApprover, NoApprover
-from wieldy.core.call import CallLike, RawInput, ToolCall, as_tool_call
+from wieldy.core.call import CallLike, PlannedCall, RawInput, ToolCall, as_tool_call
 from wieldy.core.catalog import Catalog
-from wieldy.core.decision import Adviser, Decision, Judge
+from wieldy.core.decision import Adviser, Decision, Judge, Opinion
 from wieldy.core.effects import UNKNOWN_EFFECTS
 from wieldy.core.outcome import ToolResult
 from wieldy.core.state_dirs import state_home
@@ -205,11 +205,17 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
         return Turn(self.services, message_id, new_id=self._new_call_id, flush=flush, loop_breaker=loop_breaker)
 
     async def explain(self, name: str, input: RawInput | None = None, /, **fields: Any) -> Decision:
-        """What would be decided about a call, and why. Nothing is run and nobody is asked."""
+        """What would be decided about a call, and why. Neither the call nor a hook is run, and nobody is asked."""
         self._require_open()
         call = self._call((name, fields if input is None else input))
         plan = normalize(bind(call, lookup(call, self.catalog)), self.workspace)
-        return self.services.judge.decide(plan, ())
+        return self.services.judge.decide(plan, await self.analysis_opinions(plan))
+
+    async def analysis_opinions(self, plan: PlannedCall) -> tuple[Opinion, ...]:
+        """What the sandbox and the state of the work tree speak for, as far as a decision depends on it."""
+        from wieldy.permissions.advisers import analysis_opinions
+
+        return await analysis_opinions(self.services.advisers, plan)
 
     def _call(self, call: CallLike) -> ToolCall:
         return as_tool_call(call, self._new_call_id)

@@ -20,10 +20,7 @@ class Listener:
         self.attempts = 0
         for kind, number in ((socket.SOCK_STREAM, port), (socket.SOCK_DGRAM, 53), (socket.SOCK_STREAM, 22)):
             listening = socket.socket(socket.AF_INET, kind)
-            try:
-                listening.bind(("127.0.0.1", number))
-            except PermissionError:
-                continue
+            listening.bind(("127.0.0.1", number))
             threading.Thread(target=self._count, args=(listening,), daemon=True).start()
 
     def _count(self, listening: socket.socket) -> None:

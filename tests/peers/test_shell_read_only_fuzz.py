@@ -87,11 +87,15 @@ def sandboxed(home: Path, python: str) -> list[str]:
         skip_untested("bubblewrap does not work here, so hostile commands are not run")
     resolver = home.parent / "resolv.conf"
     resolver.write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
-    confined = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", str(home), str(home)]
+    # Where an ordinary user runs the tests, devices of its own would cost bubblewrap the capability below.
+    devices = ["--dev", "/dev"] if os.getuid() == 0 else ["--dev-bind", "/dev", "/dev", "--tmpfs", "/dev/shm"]
+    confined = ["--ro-bind", "/", "/", *devices, "--proc", "/proc", "--bind", str(home), str(home)]
     if os.path.exists("/etc/resolv.conf"):
         confined += ["--ro-bind", str(resolver), os.path.realpath("/etc/resolv.conf")]
     processes = ["--unshare-pid"] if wrapper.own_processes else []
-    return [wrapper.program, *confined, *processes, "--unshare-net", "--die-with-parent", python, "-I"]
+    # The listener takes the ports of name servers and ssh, which are otherwise root's.
+    network = ["--unshare-net", "--cap-add", "CAP_NET_BIND_SERVICE"]
+    return [wrapper.program, *confined, *processes, *network, "--die-with-parent", python, "-I"]
 
 
 @pytest.mark.parametrize("kind", COUNTS)

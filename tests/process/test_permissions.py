@@ -157,6 +157,28 @@ def test_a_session_is_judged_by_the_rules_of_its_own_folder_wherever_one_is(
         assert refused.returncode == 1 and refused.stderr.count("\n") == 1
 
 
+def test_commands_of_a_file_are_counted_by_what_would_be_decided(project: Path, wieldy: Run) -> None:
+    commands = ["ls", "#1700000000", "make test", ": 1700000000:0;git status", json.dumps("make\nls"), "", "rm -rf /"]
+    (project / "history").write_text("\n".join(commands))
+    done = wieldy("permissions", "replay", "--commands", "history")
+    assert (done.returncode, done.stderr) == (0, "")
+    first, programs, *_ = done.stdout.splitlines()
+    assert first == "5 command(s): 2 (40.0%) run without a question, 2 (40.0%) ask, 1 (20.0%) are denied"
+    assert programs == "  most often: make 2"
+    assert "with the sandbox" in done.stdout
+    rows = json.loads(wieldy("permissions", "replay", "--commands", "-", "--json", input="ls\nmake\n").stdout)
+    assert (rows["commands"], rows["now"]["allow"], rows["now"]["ask"]) == (2, 1, 1)
+
+
+def test_a_file_without_commands_is_named(project: Path, wieldy: Run) -> None:
+    (project / "empty").write_text("\n")
+    for name, problem in (("empty", "has no commands"), ("missing", "cannot be read: no such file or directory")):
+        done = wieldy("permissions", "replay", "--commands", name)
+        assert done.returncode == 2
+        assert problem in done.stderr and done.stderr.count("\n") == 1
+    assert wieldy("permissions", "replay", "--all", "--commands", "empty").returncode == 2
+
+
 def test_sessions_of_other_modes_are_judged_in_the_mode_one_names(project: Path, wieldy: Run) -> None:
     careful = played(wieldy, project)
     bold = played(wieldy, project, "--permission-mode", "acceptEdits")

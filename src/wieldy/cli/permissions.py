@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from wieldy.agent.store import StoredSession, find_session, past_calls, read_session, stored_sessions
 from wieldy.cli.arguments import add_mode, add_root, add_subcommand, command_parser
+from wieldy.cli.command_replay import replay_commands
 from wieldy.cli.output import print_settings_problems
 from wieldy.console import print_error, read_line, write, write_json
 from wieldy.core.call import PlannedCall, ToolCall
-from wieldy.core.decision import Behavior
+from wieldy.core.decision import Behavior, Opinion
 from wieldy.core.errors import Refusal, SessionError
 from wieldy.core.person_text import person_text
 from wieldy.engine.pipeline import bind, lookup, normalize
@@ -34,6 +36,7 @@ EXAMPLES = """examples:
   wieldy permissions remove 'Bash(npm run test:*)'         remove a rule from your files and the project's
   wieldy permissions test                                  check the examples of rules
   wieldy permissions replay SESSION | --all                decide past calls again: what would change?
+  wieldy permissions replay --commands ~/.bash_history     how many of these commands would ask, and which?
   wieldy permissions trust                                 consent to what this project's settings configure"""
 
 # The field that plain text stands for in `explain TOOL TEXT`.
@@ -76,6 +79,9 @@ def main(command: str, argv: list[str]) -> int:
     replay_parser = add("replay", "decide past calls again by the rules of today", "replay --all", json=True)
     replay_parser.add_argument("session", metavar="SESSION", nargs="?", help="a session id from `wieldy sessions`")
     replay_parser.add_argument("--all", action="store_true", help="every session of this folder")
+    replay_parser.add_argument(
+        "--commands", metavar="FILE", help="shell commands, one a line (`-`: standard input): how many would ask?"
+    )
     add_mode(replay_parser)
     trust = add("trust", "consent to what this project's settings configure", "trust")
     trust.add_argument("--yes", action="store_true", help="do not ask for confirmation")
@@ -118,7 +124,7 @@ def _explain(options: argparse.Namespace) -> int:
     except Refusal as refusal:
         print_error(refusal.person or person_text(refusal.advice))
         return 2
-    explanation = explain(box.policy, plan)
+    explanation = explain(box.policy, plan, asyncio.run(box.analysis_opinions(plan)))
     if options.json:
         write_json(explanation.as_json())
     else:
@@ -223,16 +229,22 @@ class ReplayResult(Struct, frozen=True):
 
 def _replay(options: argparse.Namespace) -> int:
     """Return 1 when a call that was denied or asked about would now be allowed."""
-    if bool(options.session) == options.all:
-        print_error("name a session, or use --all")
+    if sum(map(bool, (options.session, options.all, options.commands))) != 1:
+        print_error("name a session, or use --all or --commands FILE")
         return 2
+    if options.commands:
+        return replay_commands(options)
     sessions = list(stored_sessions(options.root)) if options.all else [_find_session(options.session)]
-    results = [_replay_session(session, options) for session in sessions]
+    results = asyncio.run(_replay_sessions(sessions, options))
     if options.json:
         write_json([_change_as_json(result, change) for result in results for change in result.changes])
     else:
         write("\n".join(_format_replay(results, by_session=options.all)))
     return 1 if any(change.widened for result in results for change in result.changes) else 0
+
+
+async def _replay_sessions(sessions: Iterable[StoredSession], options: argparse.Namespace) -> list[ReplayResult]:
+    return [await _replay_session(session, options) for session in sessions]
 
 
 def _find_session(session_id: str) -> StoredSession:
@@ -242,18 +254,20 @@ def _find_session(session_id: str) -> StoredSession:
     return session
 
 
-def _replay_session(session: StoredSession, options: argparse.Namespace) -> ReplayResult:
+async def _replay_session(session: StoredSession, options: argparse.Namespace) -> ReplayResult:
     """Decide the calls of a session by the rules of the folder it worked in."""
     root = session.root if os.path.isdir(session.root) else options.root
     box = Toolbox(root, mode=options.mode, load_settings=True)
-    plans: list[tuple[PlannedCall, Behavior]] = []
+    plans: list[tuple[PlannedCall, Behavior, Sequence[Opinion]]] = []
     skipped = 0
     for number, (name, input, behavior) in enumerate(past_calls(session.folder)):
         call = ToolCall(f"past-{number}", name, dict(input))
         try:
-            plans.append((normalize(bind(call, lookup(call, box.catalog)), box.workspace), behavior))
+            plan = normalize(bind(call, lookup(call, box.catalog)), box.workspace)
         except Refusal:  # its tool or input no longer exists
             skipped += 1
+        else:
+            plans.append((plan, behavior, await box.analysis_opinions(plan)))
     return ReplayResult(session.id, len(plans), skipped, tuple(replay(box.policy, plans)))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from wieldy.core.call import PlannedCall
-from wieldy.core.decision import Advice, Opinion
+from wieldy.core.decision import Advice, Adviser, Opinion
 from wieldy.core.effects import Runs
 from wieldy.core.errors import ToolFailure
 from wieldy.core.subprocesses import kill_process
@@ -16,6 +16,15 @@ from wieldy.permissions.decide import CLEAN_TREE, SANDBOX, Policy
 GIT_STATUS_SECONDS = 5.0
 # With these a command works on another tree than the one whose status is read.
 OTHER_TREE_MARKS = ("-C", "--git-dir", "--work-tree", "GIT_")
+
+
+async def analysis_opinions(advisers: Iterable[Adviser], plan: PlannedCall) -> tuple[Opinion, ...]:
+    """What the advisers of this module think of a call. Hooks are programs: an explanation does not run them."""
+    opinions: list[Opinion] = []
+    for adviser in advisers:
+        if isinstance(adviser, CleanTreeAdviser | SandboxAdviser) and adviser.wants(plan):
+            opinions += (await adviser.advise(plan)).opinions
+    return tuple(opinions)
 
 
 class CleanTreeAdviser:

@@ -182,9 +182,11 @@ class ChangedDecision(Struct, frozen=True):
         return STRICTNESS[self.now.behavior] < STRICTNESS[self.before]
 
 
-def replay(policy: Policy, past: Iterable[tuple[PlannedCall, Behavior]]) -> Iterator[ChangedDecision]:
-    """Decide about past calls again, and yield those that come out differently."""
-    for plan, before in past:
-        now = policy.decide(plan)
+def replay(
+    policy: Policy, past: Iterable[tuple[PlannedCall, Behavior, Sequence[Opinion]]]
+) -> Iterator[ChangedDecision]:
+    """Decide about past calls again, with the opinions of advisers, and yield those that come out differently."""
+    for plan, before, opinions in past:
+        now = policy.decide(plan, opinions)
         if now.behavior != before:
             yield ChangedDecision(plan, before, now)

@@ -98,6 +98,18 @@ def clone_or_copy(source: str, target: str) -> None:
         plain_copy(source, target)
 
 
+def _open_folders(path: Path) -> None:
+    """Give the owner of a tree all rights to its folders, each before it is entered."""
+    with contextlib.suppress(OSError):
+        os.chmod(path, 0o700)
+    for folder, names, _ in os.walk(path):
+        for name in names:
+            child = os.path.join(folder, name)
+            if not os.path.islink(child):
+                with contextlib.suppress(OSError):
+                    os.chmod(child, 0o700)
+
+
 def remove_tree(path: Path) -> None:
     """Remove a folder, also one with folders that its owner may not write to, as far as that is possible."""
     try:
@@ -105,7 +117,5 @@ def remove_tree(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError:
-        for folder, _, _ in os.walk(path):
-            with contextlib.suppress(OSError):
-                os.chmod(folder, 0o700)
+        _open_folders(path)
         shutil.rmtree(path, ignore_errors=True)

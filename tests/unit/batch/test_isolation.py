@@ -190,6 +190,16 @@ def test_an_overlay_is_seen_by_a_whole_process_and_leaves_the_source_alone(tmp_p
     assert not (tmp_path / "scr, a:tch").exists()
 
 
+def test_a_tree_with_folders_that_its_owner_may_not_enter_is_removed(tmp_path):
+    (tmp_path / "tree/closed/deep").mkdir(parents=True)
+    (tmp_path / "tree/closed/deep/file").write_text("x")
+    (tmp_path / "tree/link").symlink_to(tmp_path)
+    for folder in ("tree/closed/deep", "tree/closed", "tree"):
+        (tmp_path / folder).chmod(0)
+    remove_tree(tmp_path / "tree")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_missing_program_is_named(monkeypatch):
     overlay_problem.cache_clear()
     monkeypatch.setenv("PATH", "/nowhere")

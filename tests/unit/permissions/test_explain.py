@@ -92,7 +92,7 @@ def test_a_replay_tells_only_what_would_come_out_differently(judge, called, root
         (called("Read", f"{root}/.env"), "allow"),
     ]
     policy = judge(allow=["Edit(/a)"], deny=["Read(.env)"])
-    changes = list(replay(policy, past))
+    changes = list(replay(policy, [(plan, before, ()) for plan, before in past]))
     assert [(change.before, change.now.behavior, change.widened) for change in changes] == [
         ("allow", "ask", False),
         ("ask", "allow", True),

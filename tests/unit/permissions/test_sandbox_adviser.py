@@ -178,3 +178,11 @@ async def test_it_asks_where_the_setting_is_off(tmp_path):
     async with Toolbox(tmp_path, settings={"sandbox": {"enabled": True}}) as box:
         assert (await box.call("Bash", command="touch made")).is_error
     assert not (tmp_path / "made").exists()
+
+
+async def test_an_explanation_says_what_the_sandbox_allows(root):
+    async with await sandboxed(root) as box:
+        decision = await box.explain("Bash", command="make test")
+        assert (decision.behavior, "contains it" in str(decision.reasons)) == ("allow", True)
+        assert (await box.explain("Bash", command="make test", sandbox=False)).behavior == "ask"
+        assert (await box.explain("Bash", command="make test", run_in_background=True)).behavior == "ask"
