@@ -69,14 +69,19 @@ def build_services(
     parts: ServiceParts,
     abort: Abort | None = None,
     max_concurrency: int | None = None,
+    own_queue: bool = False,
 ) -> Services:
-    """Build the services of a toolbox; with `parent`, of a subagent, which shares the queue and limits of its parent."""
+    """Build the services of a toolbox; with `parent`, of a subagent, which shares the limits of its parent.
+
+    It shares the queue too, unless it works in a copy, where no call of its parent can get in its way.
+    """
     supervisor, toolset = parts.supervisor, workspace.services.toolset
+    queue = None if parent is None or own_queue else parent.queue
     services = Services(
         catalog=ActivatingCatalog(parts.catalog, toolset),
         session_catalog=parts.catalog if parent is None else parent.session_catalog,
         workspace=workspace,
-        queue=Queue(max_concurrency or _max_concurrency(workspace.env), supervisor) if parent is None else parent.queue,
+        queue=queue or Queue(max_concurrency or _max_concurrency(workspace.env), supervisor),
         supervisor=supervisor,
         judge=parts.judge,
         approver=parts.person,

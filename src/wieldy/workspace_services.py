@@ -62,11 +62,15 @@ class HostServices(Struct, frozen=True, eq=False):
 
 
 class _Service(Generic[T]):
-    """An attribute that is made at first use. A subagent has the `own` ones to itself and shares the others of its parent."""
+    """An attribute that is made at first use. A subagent has the `own` ones to itself and shares the others of its parent.
 
-    def __init__(self, make: Callable[[WorkspaceServices], T], *, own: bool) -> None:
+    Those `of_root` belong to the folders of a workspace: a subagent with a copy of the project has its own.
+    """
+
+    def __init__(self, make: Callable[[WorkspaceServices], T], *, own: bool = False, of_root: bool = False) -> None:
         self._make = make
         self._own = own
+        self._of_root = of_root
         self._name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -79,7 +83,8 @@ class _Service(Generic[T]):
     def __get__(self, services: WorkspaceServices | None, owner: type) -> T | _Service[T]:
         if services is None:
             return self
-        if services.parent is not None and not self._own:
+        is_own = self._own or (self._of_root and services.has_own_root)
+        if services.parent is not None and not is_own:
             value: T = getattr(services.parent, self._name)
         else:
             value = services.create(self._name, self._make)
@@ -93,11 +98,16 @@ def own(make: Callable[[WorkspaceServices], T]) -> _Service[T]:
 
 def shared(make: Callable[[WorkspaceServices], T]) -> _Service[T]:
     """One for a workspace and all subagents in it."""
-    return _Service(make, own=False)
+    return _Service(make)
+
+
+def shared_root(make: Callable[[WorkspaceServices], T]) -> _Service[T]:
+    """One for the folders of a workspace and all subagents that work there, not for those with a copy."""
+    return _Service(make, of_root=True)
 
 
 class WorkspaceServices:
-    """The services of one workspace: `workspace.services`. With `parent`, those of a subagent.
+    """The services of one workspace: `workspace.services`. With `parent`, those of a subagent; `has_own_root` if in a copy.
 
     `make_toolset` builds the tools of requests, `while_asking` is entered while a question waits for the person. Modules
     are imported at first use, because most programs need a few of them.
@@ -109,10 +119,12 @@ class WorkspaceServices:
         host: HostServices,
         *,
         parent: WorkspaceServices | None = None,
+        has_own_root: bool = False,
         make_toolset: Callable[[Workspace, Activations], Toolset] | None = None,
         while_asking: Callable[[str], AbstractAsyncContextManager[object]] = nullcontext,
     ) -> None:
         self.parent = parent
+        self.has_own_root = has_own_root
         self._workspace = workspace
         self._host = host
         self._make_toolset = make_toolset
@@ -139,13 +151,13 @@ class WorkspaceServices:
 
     # Files
 
-    @shared
+    @shared_root
     def journal(self) -> Journal:
         from wieldy.files.journal.journal import Journal
 
         return Journal(self._workspace)
 
-    @shared
+    @shared_root
     def command_snapshots(self) -> CommandSnapshots:
         from wieldy.files.journal.command_snapshots import CommandSnapshots
 
@@ -165,19 +177,19 @@ class WorkspaceServices:
 
     # Shell
 
-    @shared
+    @shared_root
     def shells(self) -> ShellSession:
         from wieldy.shell.running.session import ShellSession
 
         return ShellSession(self._workspace)
 
-    @shared
+    @shared_root
     def background_shells(self) -> BackgroundShells:
         from wieldy.shell.running.background import BackgroundShells
 
         return BackgroundShells(self._workspace, self.shells)
 
-    @shared
+    @shared_root
     def sandbox(self) -> Sandbox:
         from wieldy.shell.sandbox.sandbox import Sandbox
 

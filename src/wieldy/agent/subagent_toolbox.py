@@ -15,12 +15,13 @@ from wieldy.core.abort import Abort
 from wieldy.core.call import PlannedCall
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import STRICTNESS, Answer, Approver, Decision, Judge, Opinion, Question, Reason
+from wieldy.core.effects import Runs
 from wieldy.core.errors import Deferred
 from wieldy.core.events import AgentEvent, AnyEvent, Event, ModelAnswered, ToolFailed, ToolProgress, ToolStarted
 from wieldy.core.outcome import Refused
 from wieldy.core.tool import Tool
 from wieldy.core.truncate import truncate
-from wieldy.core.workspace import ChildWorkspace, Workspace
+from wieldy.core.workspace import ChildWorkspace, CopiedRoot, Workspace
 from wieldy.engine.events import Events
 from wieldy.engine.loop_breaker import LoopBreaker
 from wieldy.engine.turn import CallTurn, Flush
@@ -28,6 +29,8 @@ from wieldy.hooks.dispatch import Hooks
 from wieldy.permissions.decide import Policy, RuleMatcher
 from wieldy.permissions.guarded_files import GuardedFiles
 from wieldy.permissions.modes import find_mode
+from wieldy.permissions.paths import is_below
+from wieldy.subagents.isolation import WorkingTree
 from wieldy.subagents.tasks import MODEL_TOOLS, SubagentTask
 from wieldy.toolset.toolset import OfferedTools
 from wieldy.wiring import build_services, build_toolset
@@ -45,22 +48,31 @@ MAX_LINE_CHARS = 200
 class StrictestPolicy:
     """Takes the strictest of what the session's policy decides and what the same rules decide in each of `modes`.
 
-    The mode and rules of the session's policy may change at any time. A `judge` decides in place of that policy.
+    The mode and rules of the session's policy may change at any time. A `judge` decides in place of that policy. With `trees`
+    the subagent works in the last of them, a copy: rules hold there as in the original, and the original must not be written.
     """
 
     def __init__(
-        self, policy: Policy, cwd: Callable[[], str], modes: Sequence[str] = (), judge: Judge | None = None
+        self,
+        policy: Policy,
+        cwd: Callable[[], str],
+        modes: Sequence[str] = (),
+        judge: Judge | None = None,
+        trees: tuple[WorkingTree, ...] = (),
     ) -> None:
         self._policy = policy
         self._cwd = cwd
         self._modes = tuple(find_mode(mode).name for mode in modes)
         self._judge = judge
+        self._trees = trees
         self._derived_from: tuple[object, object] = (None, None)
-        self._derived: dict[str, Policy] = {}
+        self._derived: dict[tuple[str, bool], Policy] = {}
 
-    def derive(self, cwd: Callable[[], str], mode: str | None) -> StrictestPolicy:
+    def derive(self, cwd: Callable[[], str], mode: str | None, tree: WorkingTree | None = None) -> StrictestPolicy:
         """The policy of a nested subagent, at least as strict as this one."""
-        return StrictestPolicy(self._policy, cwd, (*self._modes, *([mode] if mode else ())), self._judge)
+        modes = (*self._modes, *([mode] if mode else ()))
+        trees = (*self._trees, *([tree] if tree else ()))
+        return StrictestPolicy(self._policy, cwd, modes, self._judge, trees)
 
     @property
     def mode(self) -> str:
@@ -72,7 +84,31 @@ class StrictestPolicy:
         first = self.session_policy() if self._judge is None else self._judge
         decisions = [first.decide(plan, opinions)]
         decisions += [self._in_mode(mode).decide(plan, opinions) for mode in dict.fromkeys(self._modes)]
+        if self._trees:
+            decisions += [Decision("deny", (reason,), ()) for reason in self._isolation_reasons(plan, opinions)]
         return max(decisions, key=lambda decision: STRICTNESS[decision.behavior])
+
+    def _isolation_reasons(self, plan: PlannedCall, opinions: Sequence[Opinion]) -> Iterator[Reason]:
+        """Why a call must not leave the copy: it would write to the original, or a rule denies what it does there."""
+        own = self._trees[-1]
+        for path in self.session_policy().written_paths(plan):
+            if not is_below(path, own.root) and any(is_below(path, root) for root in self._live_roots()):
+                yield Reason("guard", "deny", f"{path} is in the original; this agent works in its copy, {own.root}")
+        for effect in plan.effects:
+            if isinstance(effect, Runs) and effect.opaque and (root := self._named_root(effect.command)) is not None:
+                text = f"the command names the original, {root}; this agent works in its copy, {own.root}"
+                yield Reason("guard", "deny", text)
+        original = self._in_mode(self._policy.mode, copied=False).decide(plan, opinions)
+        yield from (reason for reason in original.reasons if reason.kind == "rule" and reason.behavior == "deny")
+
+    def _live_roots(self) -> Iterator[str]:
+        for tree in self._trees:
+            yield from (tree.live_top, *tree.live_roots)
+
+    def _named_root(self, command: str) -> str | None:
+        """The original, where a command names it beside any path in the copy."""
+        rest = command.replace(self._trees[-1].root, "")
+        return next((root for root in self._live_roots() if root != "/" and root in rest), None)
 
     def session_policy(self) -> Policy:
         """The session's policy, with the subagent's working directory."""
@@ -84,7 +120,7 @@ class StrictestPolicy:
 
     def hides(self, path: str) -> bool:
         """Whether searches and listings leave a path out."""
-        return self._policy.hides(path)
+        return self._policy.hides(path) or (bool(self._trees) and self.session_policy().hides(path))
 
     @property
     def hides_anything(self) -> bool:
@@ -93,16 +129,18 @@ class StrictestPolicy:
 
     def guarded_files(self, also_writable: Sequence[str] = ()) -> GuardedFiles:
         """What a sandbox must keep from programs."""
-        return self._policy.guarded_files(also_writable)
+        return (self.session_policy() if self._trees else self._policy).guarded_files(also_writable)
 
-    def _in_mode(self, mode: str) -> Policy:
-        """The session's policy in some mode, derived again when its rules or folders have changed."""
+    def _in_mode(self, mode: str, *, copied: bool = True) -> Policy:
+        """The session's policy in some mode, derived again when its rules or folders have changed; for the copy or not."""
         rules, paths = self._policy.rules, self._policy.paths
         if rules is not self._derived_from[0] or paths is not self._derived_from[1]:
             self._derived_from, self._derived = (rules, paths), {}
-        policy = self._derived.get(mode)
+        policy = self._derived.get((mode, copied))
         if policy is None:
-            policy = self._derived[mode] = self._policy.derive(self._cwd, mode)
+            for tree in self._trees if copied else ():
+                paths = paths.for_copy(tree.root, tree.map_path(paths.project))
+            policy = self._derived[mode, copied] = self._policy.derive(self._cwd, mode, paths)
         return policy
 
 
@@ -262,8 +300,15 @@ class SubagentApprover:
             raise
 
 
+def _copied_root(tree: WorkingTree, parent_cwd: str) -> CopiedRoot:
+    return CopiedRoot(tree.root, tree.map_path(parent_cwd), tree.scratch / "state", str(tree.top.parent))
+
+
 class SubagentToolbox:
-    """The toolbox of one subagent. Its calls belong to the turn `turn_id` of its parent, and are undone with it."""
+    """The toolbox of one subagent. Its calls belong to the turn `turn_id` of its parent, and are undone with it.
+
+    With `tree` it works in a copy of the project, which has a journal, shells and a queue of its own.
+    """
 
     def __init__(  # noqa: PLR0913 - everything that a subagent shares or has of its own
         self,
@@ -280,6 +325,7 @@ class SubagentToolbox:
         on_asked: Callable[[str], None],
         on_deferred: Callable[[Question], None],
         model: str,
+        tree: WorkingTree | None = None,
     ) -> None:
         self.settings = parent.settings
         may_start = host.start_subagent is not None
@@ -293,10 +339,12 @@ class SubagentToolbox:
                 workspace,
                 host,
                 parent=parent.workspace.services,
+                has_own_root=tree is not None,
                 make_toolset=lambda workspace, activations: build_toolset(self.parts, workspace, activations),
             ),
+            copy=None if tree is None else _copied_root(tree, parent.workspace.cwd),
         )
-        self.policy = policy.derive(lambda: self.workspace.cwd, task.definition.mode)
+        self.policy = policy.derive(lambda: self.workspace.cwd, task.definition.mode, tree)
         self.hooks: Hooks = SubagentHookDispatch(parent.hooks, self.workspace, self.policy, halt, identity)
         self._turn_id = turn_id
         self.parts = replace(
@@ -311,7 +359,9 @@ class SubagentToolbox:
             on_question=on_asked,
             options=lambda: replace(parent.parts.options(), model=model),
         )
-        self.services = build_services(self.settings, self.workspace, parent.services, parts=self.parts, abort=abort)
+        self.services = build_services(
+            self.settings, self.workspace, parent.services, parts=self.parts, abort=abort, own_queue=tree is not None
+        )
 
     def turn(self, *, flush: Flush | None = None, loop_breaker: LoopBreaker | None = None) -> CallTurn:
         return CallTurn(self.services, self._turn_id, flush=flush, loop_breaker=loop_breaker)

@@ -38,10 +38,19 @@ from wieldy.core.errors import SessionError, ToolFailure
 from wieldy.core.events import Notice
 from wieldy.core.logs import log
 from wieldy.core.provider import Provider, ProviderFailure
-from wieldy.core.threads import in_thread
+from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.core.tool import ToolContext
 from wieldy.engine.supervise import Aborted
+from wieldy.subagents.isolation import (
+    CopyChanges,
+    WorkingTree,
+    copies_folder,
+    finish_working_tree,
+    make_working_tree,
+    remove_old_copies,
+)
 from wieldy.subagents.tasks import SubagentHandle, SubagentRegistry, SubagentReport, SubagentTask
+from wieldy.working_copies.files import IsolationError
 from wieldy.workspace_services import HostServices
 
 if TYPE_CHECKING:
@@ -124,8 +133,9 @@ class SubagentStarter:
             return await self._go_on(earlier, task, ctx.message_id, ctx.abort)
         id = task.resumes or f"agent_{os.urandom(4).hex()}"
         conversation = await self._resumed_conversation(task, id) if task.resumes else Conversation()
+        tree = await self._make_tree(task, id, conversation)
         identity = SubagentIdentity(id, task.definition.name, ctx.call_id)
-        return self._start(task, identity, conversation, ctx.message_id, ctx.abort, goes_on=False)
+        return self._start(task, identity, conversation, ctx.message_id, ctx.abort, goes_on=False, tree=tree)
 
     async def go_on(self, calls: Iterable[str], abort: Abort) -> dict[str, SubagentHandle]:
         """Go on with subagents for which no call of the model waits, by the calls that started them."""
@@ -151,8 +161,9 @@ class SubagentStarter:
         conversation = await self._resumed_conversation(task, earlier.id)
         if not task.prompt and conversation.prompts:
             task = replace(task, prompt=conversation.prompts[0].text)
+        tree = await self._make_tree(task, earlier.id, conversation)
         identity = SubagentIdentity(earlier.id, task.definition.name, earlier.call)
-        return self._start(task, identity, conversation, turn_id, abort, goes_on=True)
+        return self._start(task, identity, conversation, turn_id, abort, goes_on=True, tree=tree)
 
     def _start(
         self,
@@ -163,6 +174,7 @@ class SubagentStarter:
         abort: Abort,
         *,
         goes_on: bool,
+        tree: WorkingTree | None,
     ) -> SubagentHandle:
         """Start a run. There is no await in it: a concurrent start must see this one as running. Raises `ToolFailure`."""
         self._registry.check_limit()
@@ -177,10 +189,29 @@ class SubagentStarter:
             turn_id,
             self._limits(task),
             goes_on=goes_on,
+            tree=tree,
         )
         handle = SubagentHandle(identity.id, task, run.abort, run.report)
         self._registry.start(handle, run.run(), abort)
         return handle
+
+    async def _make_tree(self, task: SubagentTask, id: str, conversation: Conversation) -> WorkingTree | None:
+        """The copy of the project for an agent that is to have one, or had one. Raises `ToolFailure` if none can be made."""
+        workspace = self._parent.box.workspace
+        scratch = copies_folder(workspace.env) / id
+        header = conversation.header
+        had_one = header is not None and Path(header.root).is_relative_to(os.path.realpath(scratch))
+        if not task.definition.isolation and not had_one:
+            return None
+        self._registry.check_limit()
+        try:
+            await in_thread(remove_old_copies, scratch.parent)
+            return await in_thread_uncancellable(make_working_tree, scratch, workspace.root, workspace.roots)
+        except IsolationError as error:
+            raise ToolFailure(
+                f"The agent was not started: it works in a copy of the project, and none can be made: {error}. "
+                "Do the task yourself, or send an agent that works in the project itself."
+            ) from None
 
     def _limits(self, task: SubagentTask) -> RunLimits:
         max_turns = task.definition.max_turns or self._parent.box.workspace.setting("agents.maxTurns")
@@ -208,7 +239,7 @@ class SubagentStarter:
 class SubagentRun:
     """Works on one task; with `goes_on`, from where its questions had to wait for answers."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - everything that a run shares with its parent
         self,
         parent: ParentContext,
         task: SubagentTask,
@@ -219,6 +250,7 @@ class SubagentRun:
         limits: RunLimits,
         *,
         goes_on: bool = False,
+        tree: WorkingTree | None = None,
     ) -> None:
         self.abort = Abort()
         self.transcript = parent.transcript.for_subagent(identity.id, folder, conversation, self._forward)
@@ -227,6 +259,8 @@ class SubagentRun:
         self._task = task
         self._identity = identity
         self._limits = limits
+        self._tree = tree
+        self._changes: CopyChanges | None = None
         self._provider, self._owns_provider = self._pick_provider()
         self._loop: AgentLoop | None = None
         self._started = time.monotonic()
@@ -256,6 +290,7 @@ class SubagentRun:
             on_asked=lambda call_id: self.transcript.append(ApprovalRequested(call_id)),
             on_deferred=lambda question: self.transcript.append(deferred_question(question)),
             model=self._provider.model,
+            tree=tree,
         )
 
     def context(self) -> ParentContext:
@@ -337,6 +372,7 @@ class SubagentRun:
             self.transcript.conversation.cost - self._cost_before,
             time.monotonic() - self._started,
             self._transcript_path(),
+            self._changes,
         )
 
     async def _run_loop(self) -> RunEnd:
@@ -346,7 +382,7 @@ class SubagentRun:
         parent_options = parent_loop.options if parent_loop is not None else RequestOptions()
         prefix = self._prefix = RequestPrefix(
             box,
-            role=task.definition.prompt,
+            role=task.definition.prompt if self._tree is None else f"{task.definition.prompt}\n\n{self._tree.prompt()}",
             instruction_scope=parent_options.instruction_scope,
             record_activated=lambda names: record(ToolsActivated(names)),
         )
@@ -415,5 +451,7 @@ class SubagentRun:
             await self.transcript.aclose()
             if self._owns_provider:
                 await self._provider.aclose()
+            if self._tree is not None:
+                self._changes = await in_thread(finish_working_tree, self._tree, self.box.workspace.session_dir)
         except SessionError as failure:
             self._end = RunEnd("error", str(failure), self._end.text if self._end is not None else "")

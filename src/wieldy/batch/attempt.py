@@ -20,7 +20,7 @@ from wieldy.agent.session import Session
 from wieldy.batch.clock import WorkClock
 from wieldy.batch.commands import CommandRunner
 from wieldy.batch.endings import Verdict, judge, needs_check
-from wieldy.batch.isolation import Isolation, IsolationError, SourceCache, WorkingCopy, make_copy
+from wieldy.batch.isolation import Isolation, SourceCache, WorkingCopy, make_copy
 from wieldy.batch.rates import GatedProvider, RateGate, rate_key
 from wieldy.batch.results import MAX_TEXT_CHARS, AttemptResult, TaskCheck
 from wieldy.batch.store import RESULT_NAME, write_durably
@@ -42,7 +42,7 @@ from wieldy.headless.summary import RunTotals
 from wieldy.providers.models import find_model
 from wieldy.providers.registry import pick
 from wieldy.tools import MODULES
-from wieldy.working_copies.files import remove_tree
+from wieldy.working_copies.files import IsolationError, remove_tree
 from wieldy.working_copies.git import SourceError
 from wieldy.working_copies.patches import PatchRecorder, write_patch
 

@@ -29,8 +29,15 @@ from msgspec import Struct
 
 from wieldy.batch.identity import digest, fingerprint
 from wieldy.batch.tasks import TaskSource, is_remote
-from wieldy.core.errors import WieldyError
-from wieldy.working_copies.files import NO_REFLINK, clone, clone_or_copy, copy_tree, is_small, plain_copy
+from wieldy.working_copies.files import (
+    NO_REFLINK,
+    IsolationError,
+    clone,
+    clone_or_copy,
+    copy_tree,
+    is_small,
+    plain_copy,
+)
 from wieldy.working_copies.git import (
     SourceError,
     check_out,
@@ -45,10 +52,6 @@ from wieldy.working_copies.git import (
 Isolation: TypeAlias = Literal["auto", "reflink", "overlay", "worktree", "copy", "none"]
 
 ISOLATIONS: tuple[Isolation, ...] = ("auto", "reflink", "overlay", "worktree", "copy", "none")
-
-
-class IsolationError(WieldyError):
-    """No copy can be made in the way that was asked for; the message says why."""
 
 
 class WorkingCopy(Struct, frozen=True):

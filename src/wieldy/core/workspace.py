@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from wieldy.core.errors import Refusal
 from wieldy.core.events import Event
 from wieldy.core.realpath import realpath
@@ -43,6 +45,8 @@ class Workspace:
         self.env: Mapping[str, str] = os.environ if env is None else env
         self.state_dir = state_home(self.env) if state_dir is None else Path(state_dir)
         self.emit = emit
+        self.original_roots: tuple[str, ...] = ()
+        """The folders that this one is a copy of, for a subagent that must not change them."""
         self._services = services(self) if services is not None else None
 
     @property
@@ -104,8 +108,23 @@ def _is_too_long(path: str) -> bool:
     return len(os.fsencode(path)) >= PATH_MAX or any(len(os.fsencode(name)) > NAME_MAX for name in path.split("/"))
 
 
+class CopiedRoot(Struct, frozen=True):
+    """The copy of a project that a subagent works in, where it starts, and where its own state is kept.
+
+    git looks for a repository only below `top`.
+    """
+
+    root: str
+    cwd: str
+    state_dir: Path
+    top: str
+
+
 class ChildWorkspace(Workspace):
-    """A subagent's view of a workspace. It starts in the parent's current folder; from then on, each has a cwd of its own."""
+    """A subagent's view of a workspace. It starts in the parent's current folder; from then on, each has a cwd of its own.
+
+    With a `copy`, it works there and in none of the parent's folders; those are its `original_roots`.
+    """
 
     def __init__(
         self,
@@ -114,15 +133,21 @@ class ChildWorkspace(Workspace):
         session_dir: str | os.PathLike[str],
         emit: Callable[[Event], None],
         services: Callable[[Workspace], WorkspaceServices],
+        copy: CopiedRoot | None = None,
     ) -> None:
         super().__init__(
-            parent.root,
+            parent.root if copy is None else copy.root,
             session_dir=session_dir,
             settings=parent.settings,
-            env=parent.env,
-            state_dir=parent.state_dir,
+            env=parent.env if copy is None else {**parent.env, "GIT_CEILING_DIRECTORIES": copy.top},
+            state_dir=parent.state_dir if copy is None else copy.state_dir,
             emit=emit,
             services=services,
         )
-        self.cwd = parent.cwd
-        self.extra_roots = parent.extra_roots
+        self.original_roots = parent.original_roots
+        if copy is None:
+            self.cwd = parent.cwd
+            self.extra_roots = parent.extra_roots
+        else:
+            self.cwd = copy.cwd if os.path.isdir(copy.cwd) else self.root
+            self.original_roots += parent.roots

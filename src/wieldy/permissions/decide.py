@@ -97,11 +97,11 @@ class Policy:
             cwd=lambda: workspace.cwd,
         )
 
-    def derive(self, cwd: Callable[[], str], mode: str) -> Policy:
-        """Build a policy with the same rules for another working folder or mode."""
+    def derive(self, cwd: Callable[[], str], mode: str, paths: PathResolver | None = None) -> Policy:
+        """Build a policy with the same rules for another working folder or mode, or for other folders."""
         return Policy(
             self._rules,
-            paths=self._paths,
+            paths=paths or self._paths,
             mode=mode,
             levels=self._levels,
             outside=self._outside,
@@ -214,6 +214,15 @@ class Policy:
         from wieldy.permissions.guarded_files import find_guarded_files
 
         return find_guarded_files(self._index.paths, self._protected, self._paths, also_writable=also_writable)
+
+    def written_paths(self, plan: PlannedCall) -> Iterator[str]:
+        """Yield the real paths that a call is known to write; a command may write others that nobody can foresee."""
+        effects = list(plan.effects)
+        for command in _commands_of(plan):
+            effects += self._command_policy().effects_of(command)
+        for effect in effects:
+            if isinstance(effect, Writes):
+                yield self._paths.resolve(effect.path).real
 
     @property
     def outside(self) -> OutsidePolicy:

@@ -122,6 +122,21 @@ class PathResolver:
             folds_case=self._folds_case,
         )
 
+    def for_copy(self, root: str, project: str) -> PathResolver:
+        """Return a resolver for a copy of the project: the copy is the only folder to work in, the original can be read."""
+        readable = [folder for folder in self._readable if folder != self.main_repository]
+        return PathResolver(
+            (root,),
+            home=self.home,
+            project=project,
+            readable=(*readable, *self.roots),
+            main_repository=self.main_repository,
+            real=self.real,
+            is_folder=self.is_folder,
+            exists=self.exists,
+            folds_case=self._folds_case,
+        )
+
     def resolve(self, path: str, *, reading: bool = False, resolved: str | None = None) -> ResolvedPath:
         """Follow the symlinks of a path; what does not exist is placed below its nearest existing folder.
 

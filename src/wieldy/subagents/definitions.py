@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Origin: TypeAlias = Literal["built-in", "code", "user", "project"]
 
+ISOLATIONS = frozenset({"worktree"})
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 MODES = frozenset({"default", "manual", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"})
 # Tools that change nothing: an agent with no others can run in parallel with anything.
@@ -35,7 +36,8 @@ READ_ONLY_TOOLS = frozenset(
 class AgentDefinition(Struct, frozen=True):
     """A type of subagent. `tools` are names or patterns, None for all that its parent has; `disallowed_tools` are removed.
 
-    `mode` can only make it stricter than its parent; without `model` it uses its parent's.
+    `mode` can only make it stricter than its parent; without `model` it uses its parent's. With the `isolation` "worktree" it
+    works in a copy of the project.
     """
 
     name: str
@@ -49,6 +51,7 @@ class AgentDefinition(Struct, frozen=True):
     mode: str | None = None
     max_turns: int | None = None
     background: bool = False
+    isolation: str | None = None
 
     @property
     def reads_only(self) -> bool:
@@ -60,7 +63,8 @@ class AgentType(Struct, frozen=True):
     """A type of subagent that a program defines: `Session(agents=[AgentType("reviewer", "Review the change …")])`.
 
     `prompt` is what the agent is told; `description` says when to use it, by default the first line of the prompt. `tools` are
-    names or patterns, None for all that the session has. `mode` can only make it stricter than the session.
+    names or patterns, None for all that the session has. `mode` can only make it stricter than the session. With
+    `isolation="worktree"` it works in a copy of the project, and hands its changes over as a patch.
     """
 
     name: str
@@ -71,6 +75,7 @@ class AgentType(Struct, frozen=True):
     model: str | None = None
     mode: str | None = None
     max_turns: int | None = None
+    isolation: str | None = None
 
     def definition(self, known_tools: Collection[str]) -> AgentDefinition:
         """Its definition. Raises `ValueError` for one that cannot be used; `known_tools` are those of the session."""
@@ -81,6 +86,8 @@ class AgentType(Struct, frozen=True):
         if self.mode is not None and self.mode not in MODES:
             raise ValueError(f"the agent {self.name} has no mode {self.mode!r}{suggest_name(str(self.mode), MODES)}")
         require_count("max_turns", self.max_turns)
+        if self.isolation is not None and self.isolation not in ISOLATIONS:
+            raise ValueError(f"the agent {self.name} has no isolation {self.isolation!r}: there is only 'worktree'")
         for names in (self.tools or (), self.disallowed_tools):
             if isinstance(names, str):
                 raise ValueError(f"the tools of the agent {self.name} are a list of names, not {names!r}")
@@ -97,6 +104,7 @@ class AgentType(Struct, frozen=True):
             model=self.model,
             mode=None if self.mode == "auto" else self.mode,
             max_turns=self.max_turns,
+            isolation=self.isolation,
         )
 
 
@@ -124,6 +132,7 @@ def parse_definition(text: str, path: str, origin: Origin) -> AgentDefinition:
         mode=_mode(fields.get("permissionMode")),
         max_turns=_positive_int(fields.get("maxTurns")),
         background=fields.get("background") is True,
+        isolation=_isolation(fields.get("isolation")),
     )
 
 
@@ -155,6 +164,14 @@ def _mode(value: Any) -> str | None:
     if value not in MODES:
         raise FrontMatterError(2, f"`permissionMode` is none of {', '.join(sorted(MODES))}")
     return None if value == "auto" else str(value)
+
+
+def _isolation(value: Any) -> str | None:
+    if value is None or value in ("", "none"):
+        return None
+    if value not in ISOLATIONS:
+        raise FrontMatterError(2, "`isolation` must be `worktree`: the agent works in a copy of the project")
+    return str(value)
 
 
 def _positive_int(value: Any) -> int | None:

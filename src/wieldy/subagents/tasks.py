@@ -16,6 +16,7 @@ from wieldy.subagents.definitions import AgentDefinition
 
 if TYPE_CHECKING:
     from wieldy.core.tool import ToolContext
+    from wieldy.subagents.isolation import CopyChanges
 
 MAX_REMEMBERED = 100
 REPORTED_STEPS = 20
@@ -47,7 +48,10 @@ class SubagentTask(Struct, frozen=True):
 
 
 class SubagentReport(Struct, frozen=True):
-    """How a subagent ended, or how far it is: `why` is a word, `text` the agent's last message."""
+    """How a subagent ended, or how far it is: `why` is a word, `text` the agent's last message.
+
+    `changes` are those in its copy of the project, if it had one.
+    """
 
     agent_id: str
     agent_type: str
@@ -61,6 +65,7 @@ class SubagentReport(Struct, frozen=True):
     cost: float = 0.0
     seconds: float = 0.0
     transcript: str | None = None
+    changes: CopyChanges | None = None
 
     @property
     def done(self) -> bool:
@@ -81,6 +86,8 @@ class SubagentReport(Struct, frozen=True):
             parts += [self._steps_text()]
         if self.denied:
             parts.append("It was not permitted:\n" + "\n".join(f"- {line}" for line in self.denied))
+        if self.changes is not None:
+            parts.append(self.changes.as_text())
         hint = "" if self.why == "running" else "; `agent_id` with a `prompt` goes on with it"
         return "\n\n".join([*parts, f"[{self.summary()}{hint}]"])
 
@@ -108,6 +115,7 @@ class SubagentReport(Struct, frozen=True):
             "costUSD": self.cost,
             "seconds": round(self.seconds, 3),
             "transcript": self.transcript,
+            **({} if self.changes is None else {"worktree": self.changes.as_dict()}),
         }
 
     def _steps_text(self) -> str:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects
 from wieldy.core.errors import Deferred, Refusal, ToolFailure
 from wieldy.core.outcome import ToolResult
@@ -53,7 +55,9 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     if input.get("run_in_background"):
         return NO_EFFECTS  # the call returns before the work begins; each of the agent's own calls is authorized
     definition = workspace.services.agent_types.definitions.get(str(input.get("agent_type")))
-    return NO_EFFECTS if definition is None or definition.reads_only else UNKNOWN_EFFECTS
+    if definition is None or definition.reads_only or definition.isolation or input.get("isolation"):
+        return NO_EFFECTS  # what it changes is in a copy of its own
+    return UNKNOWN_EFFECTS
 
 
 async def _enabled(workspace: Workspace) -> bool | str:
@@ -102,19 +106,21 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
             "agent_type": {"type": "string", "description": "explore, general, or one of your agents"},
             "tools": {"type": "array", "items": {"type": "string"}, "description": "Narrow it to these"},
             "run_in_background": {"type": "boolean"},
+            "isolation": {"enum": ["worktree"], "description": "It works in a copy; you get a patch"},
             "agent_id": {"type": "string", "description": "An earlier agent"},
             "stop": {"type": "boolean"},
         },
         "additionalProperties": False,
     },
 )
-async def agent(
+async def agent(  # noqa: PLR0913, PLR0917 - the tool's parameters
     ctx: ToolContext,
     agent_type: str,
     prompt: str = "",
     description: str = "",
     tools: list[str] | None = None,
     run_in_background: bool = False,
+    isolation: str = "",
     agent_id: str = "",
     stop: bool = False,
 ) -> Output:
@@ -124,6 +130,8 @@ async def agent(
     if agent_id and not prompt.strip():
         return await _await_or_stop(_find_handle(ctx, agent_id), stop=stop)
     definition = await _definition(ctx, agent_type, agent_id)
+    if isolation and not agent_id:
+        definition = replace(definition, isolation=isolation)
     access = ctx.workspace.services.subagent_access
     background = (run_in_background or definition.background) and access.depth == 0
     narrowed = None if tools is None else tuple(tools)

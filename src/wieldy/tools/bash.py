@@ -271,12 +271,11 @@ async def _confinement(
 ) -> tuple[Confinement | None, str | None]:
     """The sandbox of a command, and a notice if the settings ask for one that does not work."""
     workspace = ctx.workspace
-    if not workspace.setting("sandbox.enabled") or _leaves_sandbox(args, workspace):
-        return None, None
-
     sandbox = workspace.services.sandbox
-    if sandbox.excludes(analysis):
-        return None, None
+    is_open = not workspace.setting("sandbox.enabled") or _leaves_sandbox(args, workspace) or sandbox.excludes(analysis)
+    if is_open:
+        needs_shield = bool(workspace.original_roots) and analysis.verdict != "read_only"
+        return await sandbox.shield(workspace.original_roots) if needs_shield else None, None
     if (await sandbox.wrapper()).mechanism == "none":
         if workspace.setting("sandbox.failIfUnavailable"):
             raise ToolFailure("No sandbox works on this system and the settings require one, so nothing was run.")

@@ -11,12 +11,18 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
+from wieldy.core.errors import WieldyError
+
 SMALL_TREE_BYTES = 50_000_000
 SMALL_TREE_FILES = 5_000
 FICLONE = 0x40049409
 NO_REFLINK = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS)
 
 CopyFile: TypeAlias = Callable[[str, str], object]
+
+
+class IsolationError(WieldyError):
+    """No copy can be made in the way that was asked for; the message says why."""
 
 
 def walk_files(folder: str, *, exclude: Collection[str] = (), git: bool = False) -> Iterator[os.DirEntry[str]]:

@@ -145,6 +145,21 @@ class Sandbox:
 
         return confine
 
+    async def shield(self, folders: Sequence[str]) -> Confinement | None:
+        """A function that makes some folders read-only for a program and confines nothing else; None if nothing can do that."""
+        wrapper = await self.wrapper()
+        if wrapper.mechanism != "bubblewrap":
+            return None
+        roots = [os.path.realpath(folder) for folder in self._workspace.roots]
+        mounts = [word for folder in folders if os.path.isdir(folder) for word in ("--ro-bind", folder, folder)]
+        mounts += [word for root in roots for word in ("--bind", root, root)]  # the copy may be inside the original
+        prefix = [wrapper.program, "--dev-bind", "/", "/", *mounts, "--die-with-parent", "--"]
+
+        def confine(argv: list[str | bytes], env: dict[str, str]) -> tuple[list[str | bytes], dict[str, str]]:
+            return [*prefix, *argv], env
+
+        return confine
+
     async def _open_proxy(self, policy: SandboxPolicy) -> tuple[ProxyEndpoint | None, dict[str, str]]:
         """The proxy to the allowed hosts, if there are any, and the variables by which programs find it."""
         if policy.network or not self._workspace.setting("sandbox.allowedDomains"):
