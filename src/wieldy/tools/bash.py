@@ -186,8 +186,8 @@ async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
         result = await stop_and_collect(shell, "timed out")
     meaning = explain_exit_code(run.command, result.code) if result.code is not None else None
     notices = [*run.notices, *end_notes(result, meaning, run.timeout, run.command)]
-    if run.sandboxed and (meaning is None or meaning.is_error):
-        notices += _blocked_notes(run.command, result.text, workspace)
+    if run.sandboxed and (meaning is None or meaning.is_error or result.code == 0):
+        notices += _blocked_notes(run.command, result, workspace)
     if notice := update_working_directory(workspace, run.cwd, result.directory):
         notices.append(notice)
     task = None
@@ -296,11 +296,15 @@ async def _guarded_files(analysis: Analysis, ctx: ToolContext) -> tuple[tuple[st
     return files.hidden, files.read_only
 
 
-def _blocked_notes(command: str, output: str, workspace: Workspace) -> list[str]:
-    """What the sandbox kept a failed command from, and how to go on."""
+def _blocked_notes(command: str, result: CommandResult, workspace: Workspace) -> list[str]:
+    """What the sandbox kept a command from, and how to go on."""
     from wieldy.shell.sandbox.sandbox import blocked_note, find_blocked
 
-    what = find_blocked(output)
+    analysis = _analysis(command, workspace)
+    if analysis.verdict == "read_only" and result.code == 0:
+        return []  # it showed what a file says
+    programs = [part.program for part in analysis.parts if part.program]
+    what = find_blocked(result.text, code=result.code, program=programs[-1] if programs else None)
     if what is None:
         return []
     workspace.services.sandbox.note_blocked(command, what)

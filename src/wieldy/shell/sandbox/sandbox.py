@@ -33,16 +33,22 @@ Mechanism = Literal["bubblewrap", "landlock", "none"]
 
 MAX_BLOCKED = 32
 MAX_QUOTED = 160
+_NO_NETWORK = r"Network is unreachable|[Cc]ould ?n.t resolve|[Cc]ould not resolve|Temporary failure in name resolution"
 _BLOCKED_NETWORK = re.compile(
-    r"Network is unreachable|[Cc]ould ?n.t resolve|[Cc]ould not resolve|Temporary failure in name resolution"
-    r"|Name or service not known|nodename nor servname|getaddrinfo|EAI_AGAIN|ENETUNREACH|ENOTFOUND|dial tcp|No route to host"
-    r"|[Ff]ailed to (connect|establish a new connection)|Cannot assign requested address|error sending request"
+    rf"{_NO_NETWORK}|Name or service not known|nodename nor servname|getaddrinfo|EAI_AGAIN|ENETUNREACH|ENOTFOUND|dial tcp"
+    r"|No route to host|[Ff]ailed to (connect|establish a new connection)|Cannot assign requested address"
+    # Servers on this machine are outside, too.
+    r"|error sending request|[Cc]onnection refused|ECONNREFUSED|Cannot connect to the Docker daemon"
 )
 _BLOCKED_FILE = re.compile(
     r"Read-only file system|EROFS|Permission denied|EACCES|Operation not permitted|EPERM|Device or resource busy|EBUSY"
     # The temp folder is another one inside.
     r"|/tmp/\S*: (No such file or directory|Directory nonexistent)|ENOENT.*/tmp/"
 )
+# Messages that hardly come from anything else: they count even if the command as a whole succeeded, as `curl URL | head` does.
+_SURELY_BLOCKED = re.compile(rf"{_NO_NETWORK}|EAI_AGAIN|Read-only file system|EROFS")
+# What programs that were told to be quiet end with if they reach nobody.
+_NETWORK_EXIT_CODES = {"curl": (6, 7), "wget": (4,)}
 
 
 class SandboxReport(Struct, frozen=True):
@@ -239,17 +245,23 @@ def choose_wrapper(path: str | None, mechanism: str = "auto") -> Wrapper:
     return next((each for each in candidates if _works(each, path)), NO_SANDBOX)
 
 
-def find_blocked(output: str) -> str | None:
-    """What the sandbox seems to have kept a failed command from, with the line of its output that says so."""
+def find_blocked(output: str, *, code: int | None = None, program: str | None = None) -> str | None:
+    """What the sandbox seems to have kept a command from, with the line of its output that says so.
+
+    `code` is the exit code of the command line, `program` the program that ran last in it.
+    """
+    lines = [line for line in reversed(output.splitlines()) if code != 0 or _SURELY_BLOCKED.search(line)]
     for what, pattern in (("the network", _BLOCKED_NETWORK), ("a file", _BLOCKED_FILE)):
-        line = next((line for line in reversed(output.splitlines()) if pattern.search(line)), None)
+        line = next((line for line in lines if pattern.search(line)), None)
         if line is not None:
             return f"{what}: “{truncate(line.strip(), MAX_QUOTED)}”"
+    if code is not None and code in _NETWORK_EXIT_CODES.get(program or "", ()):
+        return f"the network: {program} ended with exit code {code}"
     return None
 
 
 def blocked_note(what: str, *, may_leave: bool) -> str:
-    """A note for the model about a command that failed in the sandbox."""
+    """A note for the model about a command that the sandbox was in the way of."""
     way_on = (
         "If it needs that, call Bash again with the same command and `sandbox: false`: the user is asked"
         if may_leave

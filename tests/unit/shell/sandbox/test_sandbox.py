@@ -13,7 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.needs import skip_untested
 
+from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.launch import find_bash
 from wieldy.shell.running.shell import CommandResult, collect_result
@@ -272,3 +274,47 @@ async def ran_confined(workspace: Workspace, command: str) -> CommandResult:
     while await shell.next_progress(shell.started + 30):
         pass
     return await collect_result(shell)
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "program", "what"),
+    [
+        ("", 6, "curl", "the network: curl ended with exit code 6"),
+        ("", 4, "wget", "the network: wget ended with exit code 4"),
+        ("", 22, "curl", None),
+        ("", 6, "make", None),
+        ("curl: (6) Could not resolve host: x", 0, "head", "the network: “curl: (6) Could not resolve host: x”"),
+        ("bash: /root/x: Read-only file system", 0, "true", "a file: “bash: /root/x: Read-only file system”"),
+        ("2 tests passed: Permission denied is shown", 0, "make", None),
+        ("psql: error: connection to server failed: Connection refused", 2, "psql", "the network: "),
+        ("Cannot connect to the Docker daemon at unix:///run/docker.sock.", 1, "docker", "the network: "),
+    ],
+)
+def test_what_was_blocked_is_found_in_quiet_failures_and_in_pipes_that_succeed(output, code, program, what):
+    found = find_blocked(output, code=code, program=program)
+    assert found == what or (what and what.endswith(": ") and found == f"{what}“{output}”")
+
+
+@needs_bubblewrap
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("command", "is_offered"),
+    [
+        ("curl -s http://nowhere.invalid/", True),
+        ("curl -sS http://nowhere.invalid/ 2>&1 | head -3", True),
+        ("echo x > ~/made; true", True),
+        ("cat said.txt", False),
+        ("grep -r Read-only .", False),
+        ("echo made > made", False),
+    ],
+)
+async def test_a_command_that_the_sandbox_was_in_the_way_of_may_be_run_outside(tmp_path, command, is_offered):
+    if command.startswith("curl") and shutil.which("curl") is None:
+        skip_untested("curl in the sandbox: it is not installed")
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "said.txt").write_text("touch: cannot touch 'x': Read-only file system\n")
+    env = {**os.environ, "HOME": "/usr", "WIELDY_HOME": str(tmp_path / "state")}
+    async with Toolbox(root, settings={"sandbox": {"enabled": True}}, mode="bypassPermissions", env=env) as box:
+        result = await box.call("Bash", {"command": command})
+    assert ("`sandbox: false`" in result.text) == is_offered, result.text
