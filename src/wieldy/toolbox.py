@@ -18,7 +18,7 @@ from wieldy.core.state_dirs import state_home
 from wieldy.core.tool import Options, Tool
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events
-from wieldy.engine.pipeline import bind, handle, lookup, normalize
+from wieldy.engine.pipeline import handle, plan_and_check
 from wieldy.engine.supervise import Supervisor, raise_descriptor_limit
 from wieldy.engine.turn import Flush
 from wieldy.files.journal.paths import journal_path
@@ -205,11 +205,15 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
         return Turn(self.services, message_id, new_id=self._new_call_id, flush=flush, loop_breaker=loop_breaker)
 
     async def explain(self, name: str, input: RawInput | None = None, /, **fields: Any) -> Decision:
-        """What would be decided about a call, and why. Neither the call nor a hook is run, and nobody is asked."""
+        """What would be decided about a call, and why. Neither the call nor a hook is run, and nobody is asked.
+
+        Raises `Refusal` for a call that is refused before a decision, such as one of no tool or with an invalid input.
+        """
         self._require_open()
+        self._live.follow_settings()
         call = self._call((name, fields if input is None else input))
-        plan = normalize(bind(call, lookup(call, self.catalog)), self.workspace)
-        return self.services.judge.decide(plan, await self.analysis_opinions(plan))
+        plan, opinions = await plan_and_check(call, self.services)
+        return self.services.judge.decide(plan, (*opinions, *await self.analysis_opinions(plan)))
 
     async def analysis_opinions(self, plan: PlannedCall) -> tuple[Opinion, ...]:
         """What the sandbox and the state of the work tree speak for, as far as a decision depends on it."""

@@ -205,7 +205,7 @@ async def test_serving(project, tmp_path):
                 await asyncio.sleep(0.1)
         async with Client(f"http://127.0.0.1:{port}/mcp") as client:
             result = await client.call_tool("double", {"number": 4})
-            assert result.content[0].text == "8"
+            assert [block.model_dump()["text"] for block in result.content] == ["8"]
             assert {"double", "Read"} <= {tool.name for tool in (await client.list_tools()).tools}
     finally:
         process.terminate()

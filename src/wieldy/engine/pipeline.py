@@ -308,6 +308,17 @@ async def _clear(
     return cleared, advice.context
 
 
+async def plan_and_check(call: ToolCall, services: Services) -> tuple[PlannedCall, tuple[Opinion, ...]]:
+    """Plan a call that is not made, with the opinion of the tool's own check.
+
+    Raises `Refusal` or `ToolFailure` for a call that would be refused before a decision.
+    """
+    plan = normalize(bind(call, lookup(call, services.catalog)), services.workspace)
+    ctx = _context(call, services, None)
+    ctx.resolved_paths = plan.resolved_paths
+    return plan, await _check(plan, ctx, services)
+
+
 async def _check(plan: PlannedCall, ctx: ToolContext, services: Services) -> tuple[Opinion, ...]:
     """Run the tool's own check: no opinion, a doubt, or a refusal."""
     if not plan.tool.has_check or (plan.tool.rechecks_on_run and _runs_unasked(plan, services)):

@@ -186,3 +186,40 @@ async def test_an_explanation_says_what_the_sandbox_allows(root):
         assert (decision.behavior, "contains it" in str(decision.reasons)) == ("allow", True)
         assert (await box.explain("Bash", command="make test", sandbox=False)).behavior == "ask"
         assert (await box.explain("Bash", command="make test", run_in_background=True)).behavior == "ask"
+
+
+@pytest.mark.parametrize("command", ["make", "touch made", "git push", "cat /etc/hostname", "ls", "rm -rf ~"])
+async def test_explain_tells_what_the_call_would_come_to(root, command):
+    async with await sandboxed(root) as box:
+        decision = await box.explain("Bash", command=command)
+        assert list(root.iterdir()) == []
+        if command in ("make", "touch made", "ls"):
+            result = await box.call("Bash", command=command)
+            refused = result.outcome.kind == "refused"
+            assert (decision.behavior == "allow") is not refused, decision.why
+        if command == "touch made":
+            assert "contains it" in str(decision.reasons)
+
+
+async def test_explain_runs_no_hook_and_knows_the_doubts_of_a_tool(root):
+    from wieldy import Doubt, python_hook, tool
+
+    ran: list[Any] = []
+
+    @tool(needs_permission=False, check=lambda input, ctx: Doubt("it is Friday") if input["day"] == "Friday" else None)
+    async def deploy(day: str) -> str:
+        """Deploy."""
+        return "deployed"
+
+    def block(event: Any) -> dict[str, Any]:
+        ran.append(event)
+        return {"decision": "block"}
+
+    async with Toolbox(root, settings={}, tools=[deploy], hooks=[python_hook("PreToolUse", block)]) as box:
+        assert (await box.explain("deploy", day="Monday")).behavior == "allow"
+        decision = await box.explain("deploy", day="Friday")
+        assert decision.behavior == "ask"
+        assert "it is Friday" in decision.why
+        assert ran == []
+        assert (await box.call("deploy", day="Monday")).is_error
+    assert len(ran) == 1
