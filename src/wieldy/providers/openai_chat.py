@@ -13,23 +13,20 @@ from wieldy.core.provider import (
     BlockStarted,
     Delta,
     Field,
-    ProviderFailure,
     Request,
-    Stopped,
     StopReason,
     ToolSpec,
     Usage,
     UsageReported,
 )
 from wieldy.providers.encoding import encode_body, encode_tool, image_url, is_reasoning_model
-from wieldy.providers.endpoint import HttpModel
 from wieldy.providers.errors import stream_failure
-from wieldy.providers.sse import decode_event, get_int, get_object, get_objects, get_text
+from wieldy.providers.openai import OpenAIModel, OpenAIParser, count_usage, join_items, request_head, result_text
+from wieldy.providers.sse import get_int, get_object, get_objects, get_text
 from wieldy.schema.provider_dialects import OPENAI, adapt_schema
 from wieldy.schema.strict_json import encode_json, encode_json_text
 
 WIRE = "openai"
-DONE = b"[DONE]"
 STOP_REASONS: Mapping[str, StopReason] = {
     "stop": "end_turn",
     "tool_calls": "tool_use",
@@ -39,14 +36,10 @@ STOP_REASONS: Mapping[str, StopReason] = {
 }
 
 
-class OpenAIChat(HttpModel):
+class OpenAIChat(OpenAIModel):
     """One model behind a Chat Completions API."""
 
-    name = "openai"
-    key_variable = "OPENAI_API_KEY"
-    url = "https://api.openai.com/v1"
     path = "/chat/completions"
-    default_context_window = 128_000
 
     def encode(self, request: Request) -> bytes:
         return encode_request(request, self.model)
@@ -57,28 +50,24 @@ class OpenAIChat(HttpModel):
 
 def encode_request(request: Request, model: str) -> bytes:
     """Encode a request as JSON. The history is joined from messages that were encoded when they were new."""
-    head: dict[str, Any] = {"model": model, "stream": True, "stream_options": {"include_usage": True}}
-    if request.max_tokens is not None:
-        head["max_completion_tokens" if is_reasoning_model(model) else "max_tokens"] = request.max_tokens
-    if request.temperature is not None:
-        head["temperature"] = request.temperature
+    token_limit = "max_completion_tokens" if is_reasoning_model(model) else "max_tokens"
+    head = request_head(request, model, token_limit=token_limit, stream_options={"include_usage": True})
     if request.stop_sequences:
         head["stop"] = list(request.stop_sequences)
     encoded = [encode_json({"role": "system", "content": "\n\n".join(request.system)})] if request.system else []
     encoded += filter(None, encode_messages(request.messages, WIRE, _encode_message))
-    return encode_body(head, (encode_tool(tool, WIRE, _define) for tool in request.tools), "messages", encoded)
+    return encode_body(head, (encode_tool(tool, WIRE, define_tool) for tool in request.tools), "messages", encoded)
 
 
-def _define(tool: ToolSpec) -> dict[str, Any]:
+def define_tool(tool: ToolSpec) -> dict[str, Any]:
+    """The definition of a tool for `tools=`."""
     schema = adapt_schema(tool.input_schema, OPENAI)
     function = {"name": tool.name, "description": tool.description, "parameters": schema}
     return {"type": "function", "function": function}
 
 
 def _encode_message(message: Message) -> bytes:
-    """Encode one message as one or several, joined by commas: each tool result is a message of its own here."""
-    parts = _assistant_messages(message) if message.role == "assistant" else _user_messages(message)
-    return b",".join(encode_json(part) for part in parts)
+    return join_items(_assistant_messages(message) if message.role == "assistant" else _user_messages(message))
 
 
 def _assistant_messages(message: Message) -> Iterator[dict[str, Any]]:
@@ -103,6 +92,11 @@ def _assistant_messages(message: Message) -> Iterator[dict[str, Any]]:
         yield encoded
 
 
+def user_messages(message: Message) -> list[dict[str, Any]]:
+    """A message of the user as this API takes it: one for each tool result, and one for pictures and texts."""
+    return list(_user_messages(message))
+
+
 def _user_messages(message: Message) -> Iterator[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     for block in message.content:
@@ -123,55 +117,32 @@ def _user_messages(message: Message) -> Iterator[dict[str, Any]]:
 def _tool_result(block: ContentBlock) -> tuple[str, list[dict[str, Any]]]:
     """The text of a result, and its images, which must follow in a user message."""
     content = block.get("content", "")
-    if isinstance(content, str):
-        return content, []
-    texts = [part["text"] for part in content if part["type"] == "text"]
-    images = [_image(part) for part in content if part["type"] == "image"]
+    images = [] if isinstance(content, str) else [_image(part) for part in content if part["type"] == "image"]
     if images:
-        texts.append(f"({len(images)} image(s) follow)")
-    return "\n".join(texts) or "(no output)", images
+        content = [*content, {"type": "text", "text": f"({len(images)} image(s) follow)"}]
+    return result_text(content), images
 
 
 def _image(block: ContentBlock) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": image_url(block)}}
 
 
-def define_tool(tool: ToolSpec) -> dict[str, Any]:
-    """The definition of a tool for `tools=`."""
-    return _define(tool)
-
-
-def user_messages(message: Message) -> list[dict[str, Any]]:
-    """A message of the user as this API takes it: one for each tool result, and one for pictures and texts."""
-    return list(_user_messages(message))
-
-
-class CompletionParser:
-    """Parses the stream of one completion. Blocks are numbered in the order in which they begin."""
+class CompletionParser(OpenAIParser):
+    """Parses the stream of one completion. Some servers never send [DONE]: the finish reason is enough."""
 
     def __init__(self, model: str = "") -> None:
-        self.finished = False
-        self._model = model
-        self._stop_reason: StopReason | None = None
-        self._next_block = 0
+        super().__init__(model)
         self._open_text: tuple[Field, int] | None = None
         self._calls: list[PartialCall] = []
         self._call_at_index: dict[int, PartialCall] = {}
 
-    def feed(self, data: bytes) -> Iterator[Delta]:
-        """Parse one chunk. Raises `ProviderFailure`."""
-        if data.strip() == DONE:
-            self.finished = True
-            return
-        yield from self.feed_event(decode_event(data))
-
-    def feed_event(self, chunk: Mapping[str, Any]) -> Iterator[Delta]:
+    def feed_event(self, event: Mapping[str, Any]) -> Iterator[Delta]:
         """Parse one decoded chunk. Raises `ProviderFailure`."""
-        if error := chunk.get("error"):
+        if error := event.get("error"):
             raise stream_failure(error, self._model)
-        if usage := get_object(chunk, "usage"):
+        if usage := get_object(event, "usage"):
             yield UsageReported(_parse_usage(usage))
-        for choice in get_objects(chunk, "choices")[:1]:
+        for choice in get_objects(event, "choices")[:1]:
             delta = get_object(choice, "delta")
             if thought := get_text(delta, "reasoning_content") or get_text(delta, "reasoning"):
                 yield from self._grow_text("thinking", thought)
@@ -182,19 +153,15 @@ class CompletionParser:
             if reason := get_text(choice, "finish_reason"):
                 self._stop_reason = STOP_REASONS.get(reason, "end_turn")
 
-    def close(self) -> Iterator[Delta]:
-        """Close open blocks; a call that the length limit cut off stays open and so is never run.
+    @property
+    def _has_calls(self) -> bool:
+        return bool(self._calls)
 
-        Some servers never send [DONE]: the finish reason is enough. Raises `ProviderFailure` where that is missing.
-        """
-        reason = self._stop_reason
-        if reason is None:
-            raise ProviderFailure("connection", "the stream ended before the answer did")
+    def _close_blocks(self, *, is_cut_off: bool) -> Iterator[Delta]:
         yield from self._close_text()
         for call in self._calls:
-            if call.block is not None and not call.closed and reason != "max_tokens":
+            if call.block is not None and not call.closed and not is_cut_off:
                 yield BlockEnded(call.block)
-        yield Stopped("tool_use" if self._calls and reason == "end_turn" else reason)
 
     def _grow_text(self, kind: Literal["text", "thinking"], piece: str) -> Iterator[Delta]:
         if self._open_text is None or self._open_text[0] != kind:
@@ -207,10 +174,6 @@ class CompletionParser:
         if self._open_text is not None:
             block, self._open_text = self._open_text[1], None
             yield BlockEnded(block)
-
-    def _begin_block(self) -> int:
-        self._next_block += 1
-        return self._next_block - 1
 
     def _grow_call(self, piece: Mapping[str, Any]) -> Iterator[Delta]:
         function, index, id = get_object(piece, "function"), get_int(piece, "index"), get_text(piece, "id") or ""
@@ -288,14 +251,8 @@ class JsonEndScanner:
 
 def _parse_usage(counts: Mapping[str, Any]) -> Usage:
     details = counts.get("prompt_tokens_details") or {}
-    cached = details.get("cached_tokens") or counts.get("prompt_cache_hit_tokens") or 0
-    return Usage(
-        input_tokens=max((counts.get("prompt_tokens") or 0) - cached, 0),
-        output_tokens=counts.get("completion_tokens") or 0,
-        cache_read_tokens=cached,
-    )
+    cached = details.get("cached_tokens") or counts.get("prompt_cache_hit_tokens")
+    return count_usage(counts.get("prompt_tokens"), counts.get("completion_tokens"), cached)
 
 
-def event_parser() -> CompletionParser:
-    """A parser for the events of one answer."""
-    return CompletionParser()
+event_parser = CompletionParser

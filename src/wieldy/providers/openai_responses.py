@@ -18,37 +18,30 @@ from wieldy.core.provider import (
     BlockEnded,
     BlockStarted,
     Delta,
-    ProviderFailure,
     Request,
-    Stopped,
     StopReason,
     ToolSpec,
     Usage,
     UsageReported,
 )
 from wieldy.providers.encoding import encode_body, encode_tool, image_url, is_reasoning_model
-from wieldy.providers.endpoint import HttpModel
 from wieldy.providers.errors import stream_failure
-from wieldy.providers.sse import bad_event, decode_event, get_int, get_object, get_objects, get_text
+from wieldy.providers.openai import OpenAIModel, OpenAIParser, count_usage, join_items, request_head, result_text
+from wieldy.providers.sse import bad_event, get_int, get_object, get_objects, get_text
 from wieldy.schema.provider_dialects import OPENAI, adapt_schema
 from wieldy.schema.strict_json import encode_json, encode_json_text
 
 WIRE = "responses"
-DONE = b"[DONE]"
 # Marks the ids of calls of custom tools, whose input is plain text: their results are items of another type.
 CUSTOM = CUSTOM_PREFIX
 EFFORTS = ((4_000, "low"), (16_000, "medium"))  # up to so many tokens of thinking; beyond: high
 STOP_REASONS: Mapping[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
 
-class OpenAIResponses(HttpModel):
+class OpenAIResponses(OpenAIModel):
     """One model behind a Responses API."""
 
-    name = "openai"
-    key_variable = "OPENAI_API_KEY"
-    url = "https://api.openai.com/v1"
     path = "/responses"
-    default_context_window = 128_000
 
     def encode(self, request: Request) -> bytes:
         return encode_request(request, self.model)
@@ -59,7 +52,7 @@ class OpenAIResponses(HttpModel):
 
 def encode_request(request: Request, model: str) -> bytes:
     """Encode a request as JSON. The history is joined from messages that were encoded when they were new."""
-    head: dict[str, Any] = {"model": model, "stream": True, "store": False}
+    head = request_head(request, model, token_limit="max_output_tokens", store=False)
     if request.system:
         head["instructions"] = "\n\n".join(request.system)
     if is_reasoning_model(model):
@@ -67,10 +60,6 @@ def encode_request(request: Request, model: str) -> bytes:
         if request.thinking_budget:
             effort = next((name for limit, name in EFFORTS if request.thinking_budget <= limit), "high")
             head["reasoning"] = {"effort": effort, "summary": "auto"}
-    if request.max_tokens is not None:
-        head["max_output_tokens"] = request.max_tokens
-    if request.temperature is not None:
-        head["temperature"] = request.temperature
     encoded = list(filter(None, encode_messages(request.messages, WIRE, _encode_message)))
     head["prompt_cache_key"] = _cache_key(model, encoded)
     return encode_body(head, _encode_tools(request.tools, request.server_tools), "input", encoded)
@@ -84,20 +73,19 @@ def _cache_key(model: str, history: Sequence[bytes]) -> str:
 def _encode_tools(tools: Sequence[ToolSpec], server_tools: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
     """Encode the tools; a custom tool, given in the provider's own format, takes the place of the tool of its name."""
     custom = {tool.get("name") for tool in server_tools if tool.get("type") == "custom"}
-    yield from (encode_tool(tool, WIRE, _define) for tool in tools if tool.name not in custom)
+    yield from (encode_tool(tool, WIRE, define_tool) for tool in tools if tool.name not in custom)
     yield from map(encode_json, server_tools)
 
 
-def _define(tool: ToolSpec) -> dict[str, Any]:
+def define_tool(tool: ToolSpec) -> dict[str, Any]:
+    """The definition of a tool for `tools=`."""
     schema = adapt_schema(tool.input_schema, OPENAI)
     definition = {"type": "function", "name": tool.name, "description": tool.description}
     return {**definition, "parameters": schema, "strict": False}
 
 
 def _encode_message(message: Message) -> bytes:
-    """Encode one message as items, joined by commas."""
-    items = _assistant_items(message) if message.role == "assistant" else _user_items(message)
-    return b",".join(encode_json(item) for item in items)
+    return join_items(_assistant_items(message) if message.role == "assistant" else _user_items(message))
 
 
 def _assistant_items(message: Message) -> Iterator[dict[str, Any]]:
@@ -144,6 +132,11 @@ def _call_item(block: ContentBlock) -> dict[str, Any]:
     return {"type": "function_call", "call_id": id, "name": name, "arguments": encode_json_text(block["input"])}
 
 
+def user_messages(message: Message) -> list[dict[str, Any]]:
+    """A message of the user as items of this API."""
+    return list(_user_items(message))
+
+
 def _user_items(message: Message) -> Iterator[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     for block in message.content:
@@ -159,11 +152,9 @@ def _user_items(message: Message) -> Iterator[dict[str, Any]]:
 
 def _output(content: Any) -> str | list[dict[str, Any]]:
     """The content of a result: text, or a list with pictures in it."""
-    if isinstance(content, str):
-        return content
-    if any(part["type"] == "image" for part in content):
+    if not isinstance(content, str) and any(part["type"] == "image" for part in content):
         return [_input_part(part) for part in content if part["type"] in ("text", "image")]
-    return "\n".join(part["text"] for part in content if part["type"] == "text") or "(no output)"
+    return result_text(content)
 
 
 def _input_part(block: ContentBlock) -> dict[str, Any]:
@@ -172,37 +163,17 @@ def _input_part(block: ContentBlock) -> dict[str, Any]:
     return {"type": "input_text", "text": block["text"]}
 
 
-def define_tool(tool: ToolSpec) -> dict[str, Any]:
-    """The definition of a tool for `tools=`."""
-    return _define(tool)
-
-
-def user_messages(message: Message) -> list[dict[str, Any]]:
-    """A message of the user as items of this API."""
-    return list(_user_items(message))
-
-
-class ResponseParser:
-    """Parses the stream of one response. Blocks are numbered in the order in which they begin."""
+class ResponseParser(OpenAIParser):
+    """Parses the stream of one response."""
 
     def __init__(self, model: str = "") -> None:
-        self.finished = False
-        self._model = model
-        self._stop_reason: StopReason | None = None
-        self._next_block = 0
+        super().__init__(model)
         self._blocks: dict[tuple[int, int], int] = {}  # open ones, by the place of their item and part
         self._begun: set[tuple[int, int]] = set()
         self._ended: set[int] = set()
         self._calls: set[int] = set()
         self._streamed_calls: set[int] = set()
         self._phases: dict[int, str] = {}
-
-    def feed(self, data: bytes) -> Iterator[Delta]:
-        """Parse one event. Raises `ProviderFailure`."""
-        if data.strip() == DONE:
-            self.finished = True
-            return
-        yield from self.feed_event(decode_event(data))
 
     def feed_event(self, event: Mapping[str, Any]) -> Iterator[Delta]:
         """Parse one decoded event. Raises `ProviderFailure`."""
@@ -233,24 +204,20 @@ class ResponseParser:
                     raise stream_failure(error, self._model)
                 raise bad_event("it has no `type`")
 
-    def close(self) -> Iterator[Delta]:
-        """Close open blocks; a call that the length limit cut off stays open and so is never run.
+    @property
+    def _has_calls(self) -> bool:
+        return bool(self._calls)
 
-        Raises `ProviderFailure` where the response has not ended.
-        """
-        if self._stop_reason is None:
-            raise ProviderFailure("connection", "the stream ended before the response did")
+    def _close_blocks(self, *, is_cut_off: bool) -> Iterator[Delta]:
         for place in list(self._blocks):
-            if place[0] not in self._calls or self._stop_reason != "max_tokens":
+            if place[0] not in self._calls or not is_cut_off:
                 yield BlockEnded(self._blocks.pop(place))
-        yield Stopped("tool_use" if self._calls and self._stop_reason == "end_turn" else self._stop_reason)
 
     def _begin(self, place: tuple[int, int], block: ContentBlock) -> BlockStarted:
         if place in self._begun:
             raise bad_event(f"it begins item {place[0]} again")
-        self._blocks[place] = self._next_block
+        self._blocks[place] = self._begin_block()
         self._begun.add(place)
-        self._next_block += 1
         return BlockStarted(self._blocks[place], block)
 
     def _grow(self, event: Mapping[str, Any], kind: Literal["text", "thinking"], part: int) -> Iterator[Delta]:
@@ -337,14 +304,8 @@ def _inside_json(event: Mapping[str, Any], name: str) -> str:
 
 
 def _parse_usage(counts: Mapping[str, Any]) -> Usage:
-    cached = (counts.get("input_tokens_details") or {}).get("cached_tokens") or 0
-    return Usage(
-        input_tokens=max((counts.get("input_tokens") or 0) - cached, 0),
-        output_tokens=counts.get("output_tokens") or 0,
-        cache_read_tokens=cached,
-    )
+    cached = (counts.get("input_tokens_details") or {}).get("cached_tokens")
+    return count_usage(counts.get("input_tokens"), counts.get("output_tokens"), cached)
 
 
-def event_parser() -> ResponseParser:
-    """A parser for the events of one answer."""
-    return ResponseParser()
+event_parser = ResponseParser
