@@ -33,7 +33,10 @@ def test_a_run_writes_results_and_a_second_one_has_nothing_to_do(batch):
     run = json.loads((batch.out / "run.json").read_text())
     assert (run["v"], run["engine"], run["options"]["workers"]) == (1, "local", 3)
     assert len((batch.out / "preds.jsonl").read_text().splitlines()) == 6
-    assert not list(batch.out.glob("logs/*"))
+    assert not (batch.out / "logs").exists()
+    assert not list((batch.folder / "person" / ".cache" / "wieldy" / "batch").glob("*")), (
+        "nothing is left of the copies"
+    )
     before = (batch.out / "results.jsonl").read_bytes(), batch.notes()
     code, _, err = batch.run()
     assert code == 0
@@ -52,13 +55,32 @@ def test_a_bad_line_is_told_before_anything_starts(batch):
     assert not batch.out.exists()
 
 
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [("nosuch/model", "`nosuch/model` names no provider"), ("anthropic/claude-sonnet-5-5", "ANTHROPIC_API_KEY")],
+)
+def test_a_model_that_cannot_be_had_is_told_before_anything_starts(batch, model, words):
+    batch.write_tasks(3, model=model)
+    code, _, err = batch.run()
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert words in err
+    assert batch.results() == []
+
+
+def test_the_last_words_say_what_went_wrong(batch):
+    batch.write_tasks(1, model=batch.script("p", [{"fail": "bad_request", "message": "no such parameter"}]))
+    code, _, err = batch.run()
+    assert code == 1
+    assert "bad_request (1×), the last one: no such parameter" in err
+
+
 def test_a_changed_task_runs_anew_and_the_old_result_is_kept(batch):
     batch.write_tasks(2, model=batch.noting_script())
     batch.run()
     batch.write_tasks(2, model=batch.noting_script(), check="true")
     _, _, err = batch.run()
     assert "2 of 2 attempts to run" in err
-    assert "2 results in this folder are of other tasks, or of another configuration" in err
+    assert "2 results of other tasks, or of another configuration, stay there" in err
     assert len(batch.results()) == 4
 
 
@@ -77,7 +99,7 @@ def test_only_runs_what_is_chosen(batch):
     batch.tasks.write_text("".join(json.dumps(row) + "\n" for row in rows))
     code, _, err = batch.run()
     assert code == 1
-    assert "1 attempts have no result yet" in err
+    assert "1 attempt has no result yet" in err
     assert batch.endings() == {"good": "solved", "bad": "unsolved", "down": "infra"}
 
     def run_ids(*options: str) -> list[str]:

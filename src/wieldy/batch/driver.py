@@ -23,6 +23,8 @@ from wieldy.batch.processes import WorkerLost
 from wieldy.batch.results import FAILED, FINAL, AttemptResult
 from wieldy.batch.store import ResultStore, Shard, latest_results
 from wieldy.batch.tasks import Task, TaskFileError
+from wieldy.core.errors import WieldyError
+from wieldy.providers.registry import pick
 from wieldy.working_copies.git import SourceError
 
 HOPELESS_IN_A_ROW = 3
@@ -77,6 +79,7 @@ class RunState:
         self.total = plan.total
         self.endings: Counter[str] = Counter(result.ending for result in plan.finished)
         self.errors: Counter[str] = Counter()
+        self.error_details: dict[str, str] = {}
         self.running: dict[str, AttemptProgress] = {}
         self.cost = 0.0
         self.done = len(plan.finished)
@@ -111,7 +114,9 @@ class RunState:
         self.cost += result.cost
         self.unpriced += result.unpriced
         if result.ending in ("infra", "crashed"):
-            self.errors[result.error_class or result.ending] += 1
+            name = result.error_class or result.ending
+            self.errors[name] += 1
+            self.error_details[name] = result.detail
         if is_last:
             self.done += 1
             self.endings[result.ending] += 1
@@ -164,6 +169,19 @@ def make_plan(tasks: Iterable[Task], store: ResultStore, options: RunOptions) ->
     if unknown := [name for name in options.only if name not in ("failed", "infra") and name not in ids]:
         raise TaskFileError(f"--only: there is no task {unknown[0]}")
     return RunPlan(tuple(pending), tuple(finished), sum(each not in identities for each in latest))
+
+
+def check_models(plan: RunPlan, base_url: str) -> None:
+    """Raise `TaskFileError` where the model of a pending attempt cannot be had: every such attempt would fail."""
+    known: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
+    for planned in plan.pending:
+        task = planned.task
+        if (key := (task.model, tuple(sorted(task.env.items())))) not in known:
+            known.add(key)
+            try:
+                pick(task.model, base_url=base_url or None, env={**os.environ, **task.env})
+            except WieldyError as error:
+                raise TaskFileError(f"the task {task.id}: {error}") from None
 
 
 def _selection(only: tuple[str, ...]) -> Callable[[Task, AttemptResult | None], bool] | None:

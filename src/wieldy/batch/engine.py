@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -61,6 +62,8 @@ class LocalEngine:
     async def aclose(self) -> None:
         await asyncio.gather(*(worker.aclose() for worker in (*self._workers, *self._alone)))
         self._workers = []
+        with contextlib.suppress(OSError):
+            self._logs.rmdir()  # where no worker had anything to say
 
     async def _worker(self) -> WorkerProcess:
         """The worker with the least to do. One that is lost is replaced."""

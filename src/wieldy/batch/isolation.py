@@ -37,6 +37,7 @@ from wieldy.working_copies.files import (
     copy_tree,
     is_small,
     plain_copy,
+    remove_tree,
 )
 from wieldy.working_copies.git import (
     SourceError,
@@ -145,6 +146,18 @@ class SourceCache:
         with open(self._folder / f"{name}.lock", "w", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def clean_work_folder(work: Path) -> None:
+    """Remove what a finished run has no more use for; clones stay, because they took long to fetch. Blocking."""
+    sources = work / "sources"
+    frozen = [entry for entry in sources.iterdir() if entry.suffix not in (".git", ".lock")] if sources.is_dir() else []
+    for path in (work / "attempts", work / "commands", *frozen):
+        remove_tree(path)
+    for folder in (sources, work):
+        with contextlib.suppress(OSError):
+            if not any(entry.suffix != ".lock" for entry in folder.iterdir()):
+                remove_tree(folder)
 
 
 def make_copy(source: TaskSource, isolate: Isolation, scratch: Path, sources: SourceCache) -> WorkingCopy:

@@ -156,7 +156,7 @@ def report_lines(report: RunReport) -> list[str]:
     if report.tries > len(report.results):
         lines += ["", f"{report.tries} tries were made, which cost ${report.spent:.2f}"]
     if report.outdated:
-        lines.append(f"{report.outdated} results of tasks that were changed since are not counted")
+        lines.append(f"{report.outdated} of the results are of tasks that were changed since, and do not count")
     return lines
 
 
@@ -329,7 +329,13 @@ def _row(result: AttemptResult) -> str:
     name = result.id if result.sample == 1 else f"{result.id} #{result.sample}"
     why = " · ".join(part for part in (result.limit, result.error_class, result.detail) if part)
     folder = escape(quote(result.folder))
-    files = ("patch.diff", "check.log", "transcript.jsonl", "trajectory.json") if result.folder else ()
+    existing = {
+        "patch.diff": bool(result.patch_bytes),
+        "check.log": result.check is not None,
+        "transcript.jsonl": bool(result.isolation),
+        "trajectory.json": bool(result.isolation),
+    }
+    files = [name for name, exists in existing.items() if exists and result.folder]
     links = " ".join(f'<a href="{folder}/{file}">{file.partition(".")[0]}</a>' for file in files)
     cells = [
         f"<td>{escape(name)}</td>",

@@ -332,7 +332,7 @@ def check_settings(settings: Mapping[str, Any]) -> tuple[str, ...]:
     from wieldy.settings.load import load_settings
 
     loaded = load_settings(os.sep, explicit=settings, files=False)
-    return tuple(str(problem) for problem in (*loaded.errors, *loaded.warnings))
+    return tuple(str(problem).removeprefix("settings: ") for problem in (*loaded.errors, *loaded.warnings))
 
 
 def is_remote(location: str) -> bool:

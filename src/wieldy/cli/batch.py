@@ -180,7 +180,7 @@ def _shard(text: str) -> Shard:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from wieldy.batch.driver import describe_run, make_plan, work_folder
+    from wieldy.batch.driver import check_models, describe_run, make_plan, work_folder
     from wieldy.batch.identity import digest
     from wieldy.batch.remote import is_url, local_path, open_location
     from wieldy.batch.tasks import read_tasks, shard
@@ -199,11 +199,14 @@ def _run(options: argparse.Namespace) -> int:
     store = open_location(options.out, work / "spool", part)
     run_options = _run_options(options, work, out)
     if options.dry_run:
-        _print_plan(make_plan(tasks, store, run_options), dry=True)
+        plan = make_plan(tasks, store, run_options)
+        check_models(plan, options.base_url)
+        _print_plan(plan, dry=True)
         return COMPLETE
     store.open()
     try:
         plan = make_plan(tasks, store, run_options)
+        check_models(plan, options.base_url)
         names = [task.id for task in file.tasks]
         store.write_run(
             describe_run(os.path.abspath(options.tasks), digest(names), run_options, {"engine": options.engine})
@@ -264,20 +267,23 @@ def _run_options(options: argparse.Namespace, work: Path, out: str) -> RunOption
     )
 
 
+def count_words(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _print_plan(plan: RunPlan, *, dry: bool = False) -> None:
     would = "would run" if dry else "to run"
     done = f", {len(plan.finished)} finished before" if plan.finished else ""
-    print_error(f"{len(plan.pending)} of {plan.total} attempts {would}{done}")
+    print_error(f"{len(plan.pending)} of {count_words(plan.total, 'attempt')} {would}{done}")
     if plan.others:
-        print_error(
-            f"{plan.others} results in this folder are of other tasks, or of another configuration; they are kept"
-        )
+        print_error(f"{count_words(plan.others, 'result')} of other tasks, or of another configuration, stay there")
 
 
 async def _drive(
     plan: RunPlan, store: ResultStore, options: argparse.Namespace, run_options: RunOptions, interrupts: Interrupts
 ) -> int:
     from wieldy.batch.driver import Driver
+    from wieldy.batch.isolation import clean_work_folder
     from wieldy.batch.store import StoreError
     from wieldy.core.threads import in_thread
     from wieldy.working_copies.files import remove_tree
@@ -302,7 +308,10 @@ async def _drive(
         display.cancel()
         await asyncio.wait((display,))
         await engine.aclose()
-        await store.aclose(complete=code == COMPLETE and driver.is_complete)
+        is_complete = code == COMPLETE and driver.is_complete
+        await store.aclose(complete=is_complete)
+        if is_complete and not run_options.keep_copies:
+            await in_thread(clean_work_folder, work)
         driver.state.over = True
         await in_thread(store.write_progress, driver.state.as_dict())
     if code == COMPLETE:
@@ -370,10 +379,16 @@ def _print_line(state: dict[str, Any]) -> None:
 
 
 def _print_summary(driver: Driver, store: ResultStore, code: int) -> int:
+    from wieldy.batch.progress import ERRORS_SHOWN
+
     state = driver.state
     _print_line(state.as_dict())
+    for name, number in state.errors.most_common(ERRORS_SHOWN):
+        print_error(f"{name} ({number}×), the last one: {state.error_details[name]}")
     if state.unpriced:
-        print_error(f"the price of the model is unknown in {state.unpriced} attempts: their cost counts as 0")
+        print_error(
+            f"the price of the model is unknown in {count_words(state.unpriced, 'attempt')}: the cost counts as 0"
+        )
     if code:
         print_error("interrupted; the same command goes on where it stopped")
         return code
@@ -381,7 +396,8 @@ def _print_summary(driver: Driver, store: ResultStore, code: int) -> int:
         print_error(f"stopped: {state.stopping}")
     open_endings = sum(state.endings[name] for name in ("infra", "crashed", "skipped"))
     if open_endings:
-        print_error(f"{open_endings} attempts have no result yet; the same command tries them again")
+        words = "1 attempt has" if open_endings == 1 else f"{open_endings} attempts have"
+        print_error(f"{words} no result yet; the same command tries again")
     console.write(store.location)
     return INCOMPLETE if open_endings else COMPLETE
 

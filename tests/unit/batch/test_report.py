@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from wieldy.batch.progress import merge_states, progress_line
 from wieldy.batch.report import align, bars, histogram, html_page, load_report, report_lines
-from wieldy.batch.results import AttemptResult
+from wieldy.batch.results import AttemptResult, TaskCheck
 from wieldy.batch.store import RunFolder, StoreError
 
 HOSTILE = "<script>alert(1)</script>&\"'\x1b[31m"
@@ -77,7 +77,9 @@ def test_the_table_counts_what_counts(tmp_path):
 
 def test_the_page_is_well_formed_and_escapes_everything(tmp_path):
     names = {"id": HOSTILE, "detail": HOSTILE, "tags": (HOSTILE,), "tools": {HOSTILE: 3}, "folder": "runs/a%2Fb c/1"}
-    report = load_report(write_run(tmp_path / "a <b> run", attempt(1, "limit", limit="seconds", **names), attempt(2)))
+    report = load_report(
+        write_run(tmp_path / "a <b> run", attempt(1, "limit", limit="seconds", patch_bytes=9, **names), attempt(2))
+    )
     page = html_page(report)
     tags = Tags()
     tags.feed(page)
@@ -98,12 +100,21 @@ def test_bars_of_nothing_say_so():
     ElementTree.fromstring(bars([("a", 0.0), ("b", 2.0)]))
 
 
+def test_only_files_that_exist_are_linked(tmp_path):
+    folder = "runs/a/1"
+    failed = attempt(1, "infra", folder=folder)
+    worked = attempt(2, folder=folder, isolation="copy", check=TaskCheck(0), patch_bytes=0)
+    tags = Tags()
+    tags.feed(html_page(load_report(write_run(tmp_path / "run", failed, worked))))
+    assert tags.links == [f"{folder}/{name}" for name in ("check.log", "transcript.jsonl", "trajectory.json")]
+
+
 def test_a_task_that_was_changed_counts_as_it_is_now_and_models_are_compared(tmp_path):
     old, new = attempt(1, "unsolved"), replace(attempt(1), identity="changed")
     other = replace(attempt(1, "unsolved"), identity="other", model="another")
     report = load_report(write_run(tmp_path / "run", old, new, other))
     assert [(each.model, each.ending) for each in report.results] == [(new.model, "solved"), ("another", "unsolved")]
-    assert "1 results of tasks that were changed since are not counted" in report_lines(report)
+    assert "1 of the results are of tasks that were changed since, and do not count" in report_lines(report)
 
 
 def test_a_folder_that_is_no_run_is_one_line(tmp_path):
