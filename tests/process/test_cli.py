@@ -265,6 +265,12 @@ def test_the_demo_runs_to_its_end_as_recorded(wieldy):
         assert words in done.stdout
 
 
+def test_the_demo_keeps_its_state_to_itself(wieldy, project):
+    done = wieldy("demo", env={"WIELDY_HOME": "/dev/null/nowhere"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "byte for byte" in done.stdout
+
+
 def test_a_closed_pipe_ends_it_quietly(project, environment):
     command = f"{sys.executable} -m wieldy tools --all --json | head -c 10"
     done = subprocess.run(

@@ -170,6 +170,13 @@ def test_commands_of_a_file_are_counted_by_what_would_be_decided(project: Path, 
     assert (rows["commands"], rows["now"]["allow"], rows["now"]["ask"]) == (2, 1, 1)
 
 
+def test_a_command_without_its_tool_is_answered_by_what_to_write(project: Path, wieldy: Run) -> None:
+    done = wieldy("permissions", "explain", "git push")
+    assert done.returncode == 2
+    assert done.stderr == "wieldy: name the tool first: wieldy permissions explain Bash 'git push'\n"
+    assert wieldy("permissions", "explain", "Bash(git push)").stdout.startswith("ASK Bash\n")
+
+
 def test_a_file_without_commands_is_named(project: Path, wieldy: Run) -> None:
     (project / "empty").write_text("\n")
     for name, problem in (("empty", "has no commands"), ("missing", "cannot be read: no such file or directory")):

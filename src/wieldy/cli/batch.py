@@ -79,8 +79,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--model", default="", metavar="PROVIDER/NAME", help="for tasks that name none (default: WIELDY_MODEL)")
     add(
         "--mode",
+        "--permission-mode",
         type=mode,
         default="acceptEdits",
+        metavar="MODE",
         help="permission mode for tasks that name none (default: %(default)s)",
     )
     add("--root", type=folder, default=None, metavar="DIR", help="the project, for tasks without a source")

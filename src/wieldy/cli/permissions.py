@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -119,6 +120,10 @@ def _explain(options: argparse.Namespace) -> int:
     if text is None:  # written as a rule: `Bash(git push)`
         tool, _, text = tool.partition("(")
         text = text.removesuffix(")")
+        if tool not in box.catalog and " " in tool:
+            command = shlex.quote(options.tool)
+            print_error(f"name the tool first: wieldy permissions explain Bash {command}")
+            return 2
     try:
         plan = plan_call(box, tool, text)
     except Refusal as refusal:

@@ -52,7 +52,7 @@ async def show() -> int:
         shutil.copytree(FOLDER / "sample", root, ignore=shutil.ignore_patterns("__pycache__"))
         about = "The model is a recording: no key, no network. The tools, the files and the tests are real."
         write(StyledText(f"{about}\nWorking on a copy of a sample project in {root}\n", ("dim",)))
-        result = await _run(root)
+        result = await _run(root, Path(folder) / "state")
     write(f"\n{result}")
     write("\nWith a model of your own:  wieldy -p 'Fix the failing tests' --model anthropic/claude-sonnet-5-5")
     return 0 if result.is_expected else 1
@@ -68,13 +68,20 @@ def _environment() -> dict[str, str]:
     }
 
 
-async def _run(root: Path) -> DemoResult:
+async def _run(root: Path, state: Path) -> DemoResult:
     original = (root / "till.py").read_bytes()
     calls = refused = 0
     seconds, edit_id, passed = 0.0, "", False
     script = Script.load(FOLDER / "script.json")
     async with Session(
-        root, model=script, mode="acceptEdits", settings=SETTINGS, persist=False, env=_environment()
+        root,
+        model=script,
+        mode="acceptEdits",
+        settings=SETTINGS,
+        persist=False,
+        env=_environment(),
+        state_dir=state,
+        session_dir=state / "session",
     ) as session:
         view = ViewModel(session.box.catalog.find, root)
         printer = BlockPrinter(view)

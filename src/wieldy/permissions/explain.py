@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -57,7 +58,7 @@ class Explanation(Struct, frozen=True):
         for reason in self.decision.reasons:
             lines.append(f"  {reason.behavior:<7}  {escape_to_line(str(reason).partition(': ')[2])}")
         if self.decision.suggestions:
-            lines.append("  to allow it: " + ", ".join(self.decision.suggestions))
+            lines.append(f"  to allow it: wieldy permissions allow {shlex.join(self.decision.suggestions)}")
         return lines
 
 

@@ -38,7 +38,7 @@ def test_an_explanation_names_every_command_its_effects_the_rule_and_the_line(ju
 
 def test_an_explanation_offers_the_rule_that_would_help(judge, called) -> None:
     explanation = explain(judge(), called("Bash", "npm run test"))
-    assert explanation.lines()[-1] == "  to allow it: Bash(npm run test:*)"
+    assert explanation.lines()[-1] == "  to allow it: wieldy permissions allow 'Bash(npm run test:*)'"
 
 
 def test_an_explanation_of_a_tool_without_commands_shows_its_effects(judge, called, plan, root: str) -> None:
