@@ -52,11 +52,12 @@ if TYPE_CHECKING:
         ToolSucceeded,
     )
     from wieldy.core.outcome import Done, Failed, Image, Interrupted, Refused, Text, ToolResult, Waiting
-    from wieldy.core.provider import Usage
+    from wieldy.core.provider import Provider, Usage
     from wieldy.core.tool import Doubt, Options, Output, Progress, Tool, ToolContext
     from wieldy.core.tool_decorator import tool
     from wieldy.core.user_questions import UserAnswer, UserQuestion
     from wieldy.engine.tool_limits import Cached, Logged, RateLimited, TimeLimited
+    from wieldy.files.journal.undo import CannotUndo
     from wieldy.hooks.config import python_hook
     from wieldy.mcp.server.serve import serve_mcp
     from wieldy.providers.anthropic import Anthropic
@@ -86,11 +87,12 @@ _MODULE_NAMES: dict[str, str] = {
         "ToolStarted ToolSucceeded"
     ),
     "core.outcome": "Done Failed Image Interrupted Refused Text ToolResult Waiting",
-    "core.provider": "Usage",
+    "core.provider": "Provider Usage",
     "core.tool": "Doubt Options Output Progress Tool ToolContext",
     "core.tool_decorator": "tool",
     "core.user_questions": "UserAnswer UserQuestion",
     "engine.tool_limits": "Cached Logged RateLimited TimeLimited",
+    "files.journal.undo": "CannotUndo",
     "hooks.config": "python_hook",
     "mcp.server.serve": "serve_mcp",
     "providers.anthropic": "Anthropic",
@@ -114,6 +116,7 @@ __all__ = [
     "AnyEvent",
     "Cached",
     "CallEvent",
+    "CannotUndo",
     "ClosedError",
     "Compacted",
     "Decision",
@@ -144,6 +147,7 @@ __all__ = [
     "PermissionAsked",
     "PermissionDecided",
     "Progress",
+    "Provider",
     "Question",
     "QuestionDeferred",
     "RateLimited",

@@ -93,6 +93,7 @@ class ToolboxAccess:
 
     @mode.setter
     def mode(self, name: str) -> None:
+        self._require_open()
         self.settings.require_mode(name)
         self.policy.mode = name
 
@@ -115,8 +116,10 @@ class ToolboxAccess:
 
         Returns what was read; its `errors` say why it is not in force.
         """
+        self._require_open()
         return await self._live.reload()
 
     async def connected(self, seconds: float | None = None) -> None:
         """Wait until every MCP server is ready or has failed, at most so many seconds."""
+        self._require_open()
         await self._servers.wait(seconds)

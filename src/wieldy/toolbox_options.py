@@ -10,6 +10,7 @@ from wieldy.core.catalog import Catalog
 from wieldy.core.errors import SettingsError, ToolDefinitionError
 from wieldy.core.option_checks import require_callable, require_count
 from wieldy.core.tool import Tool
+from wieldy.core.tool_names import RENAMED_TOOLS
 
 
 def check_toolbox_options(
@@ -22,14 +23,34 @@ def check_toolbox_options(
     require_callable("ask", ask)
     if env is not None and not isinstance(env, Mapping):
         raise TypeError(f"`env` must be a mapping of variables, not {env!r:.200}")
+    for name, value in (env or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"`env` must be a mapping of texts: {name!r} is {value!r:.200}")
     if hooks:
         from wieldy.hooks.config import require_hooks
 
         require_hooks(hooks)
 
 
+def _check_rules(settings: Mapping[str, Any], catalog: Catalog) -> None:
+    from wieldy.permissions.rules import guess_tool
+
+    permissions = settings.get("permissions")
+    for behavior in ("deny", "ask", "allow"):
+        for entry in permissions.get(behavior) or () if isinstance(permissions, Mapping) else ():
+            text = str(entry.get("rule", "") if isinstance(entry, Mapping) else entry)
+            name = text.partition("(")[0].strip()
+            if name in catalog or name in RENAMED_TOOLS or "*" in name:
+                continue
+            if (likely_name := guess_tool(name)) is not None:
+                raise SettingsError(
+                    f"{behavior} rule `{text}`: there is no tool `{name}`; did you mean `{likely_name}`?"
+                )
+
+
 def check_explicit_settings(settings: Mapping[str, Any], catalog: Catalog) -> None:
-    """Raise `SettingsError` for settings given in code that no tool or server can have."""
+    """Raise `SettingsError` for settings given in code that no tool or server can have, or rules with a misspelled tool."""
+    _check_rules(settings, catalog)
     sections = settings.get("tools")
     for name, section in sections.items() if isinstance(sections, Mapping) else ():
         tool = catalog.find(name) if "cacheSeconds" in section else None

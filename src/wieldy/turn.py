@@ -125,7 +125,10 @@ class Turn(CallTurn):
 
         `wire` is the API they are for; without it, that of the events that were fed.
         """
-        module = wire_module(wire or self._wire or "")
+        wire = self._wire if wire is None else wire
+        if wire is None:
+            raise ValueError(f"nothing was fed, so say which API the messages are for: {', '.join(map(repr, WIRES))}")
+        module = wire_module(wire)
         results = await self.results()
         blocks = tuple(result.as_wire() for result in results)
         return module.user_messages(Message("user", blocks)) if blocks else []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from wieldy import Answer, Script, Session, Toolbox, python_hook, tool
+from wieldy import Answer, Anthropic, OpenAIChat, OpenAIResponses, Script, Session, Toolbox, python_hook, tool
 from wieldy.core.errors import ClosedError, SettingsError
 from wieldy.core.outcome import Done, Refused
 
@@ -225,3 +225,71 @@ async def test_a_closed_toolbox_says_so(tmp_path):
             use()
     with pytest.raises(ClosedError):
         await box.__aenter__()
+
+
+@pytest.mark.parametrize("behavior", ["deny", "ask", "allow"])
+@pytest.mark.parametrize("rule", ["Bsh(rm:*)", "Grepp", {"rule": "Wriet(secret)"}])
+def test_a_rule_in_code_with_a_misspelled_tool_is_an_error(tmp_path, behavior, rule):
+    with pytest.raises(SettingsError, match=rf"{behavior} rule .*there is no tool .*did you mean"):
+        Toolbox(tmp_path, settings={"permissions": {behavior: [rule]}})
+
+
+def test_a_rule_may_be_about_a_tool_of_the_program_or_one_that_comes_later(tmp_path):
+    @tool(name="Reads")
+    def reads() -> str:
+        """Read much."""
+        return ""
+
+    rules = ["Reads", "Deploy", "mcp__server__read", "Task", "mcp__*"]
+    Toolbox(tmp_path, tools=[reads], settings={"permissions": {"deny": rules}})
+
+
+@pytest.mark.parametrize("env", [{"A": 3}, {3: "A"}, {"A": None}])
+def test_an_environment_that_is_not_of_texts_is_an_error(tmp_path, env):
+    with pytest.raises(TypeError, match="`env` must be a mapping of texts"):
+        Toolbox(tmp_path, settings={}, env=env)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"temperature": "hot"},
+        {"temperature": 3},
+        {"max_tokens": "many"},
+        {"max_tokens": 0},
+        {"context_window": -1},
+        {"api_key": 5},
+        {"model": ""},
+    ],
+)
+@pytest.mark.parametrize("kind", [Anthropic, OpenAIChat, OpenAIResponses])
+def test_an_option_of_a_model_object_that_cannot_be_meant_is_an_error(kind, options):
+    with pytest.raises((TypeError, ValueError), match=next(iter(options))):
+        kind(**{"model": "m", "api_key": "k", **options})
+
+
+@pytest.mark.parametrize("messages", ["hi", {"role": "user", "content": "hi"}])
+def test_a_history_that_is_no_list_is_an_error(tmp_path, messages):
+    with pytest.raises(ValueError, match="`messages` must be a list of messages"):
+        Session(tmp_path, model=Script([]), settings={}, messages=messages)
+
+
+@pytest.mark.asyncio
+async def test_messages_of_a_turn_that_was_not_fed_need_the_name_of_an_api(tmp_path):
+    async with Toolbox(tmp_path, settings={}) as box, box.turn() as turn:
+        turn.submit(("LS", {"path": "."}))
+        with pytest.raises(ValueError, match="say which API the messages are for: 'anthropic'"):
+            await turn.messages()
+        assert len(await turn.messages("openai")) == 1
+
+
+@pytest.mark.asyncio
+async def test_what_is_closed_cannot_be_changed_or_undone(tmp_path):
+    async with Session(tmp_path, model=Script([]), settings={}) as session:
+        pass
+    for change in (lambda: setattr(session, "mode", "plan"), lambda: setattr(session.box, "mode", "plan")):
+        with pytest.raises(ClosedError):
+            change()
+    for work in (session.box.undo(), session.box.redo(), session.box.reload(), session.box.connected()):
+        with pytest.raises(ClosedError):
+            await work

@@ -66,7 +66,7 @@ async def test_tools_have_the_form_of_each_api_and_their_whole_prompt_in_a_stabl
     assert {each["type"] for each in (*openai, *responses)} == {"function"}
 
 
-@pytest.mark.parametrize("wire", ["antropic", "gemini", "", None])
+@pytest.mark.parametrize("wire", ["antropic", "gemini", "", 3])
 async def test_an_unknown_wire_is_an_error(box, wire):
     async with box:
         with pytest.raises(ValueError, match="there is no wire"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -52,6 +53,7 @@ class InProcessTransport(Transport):
         replay_user_messages: bool = False,
         **session_options: Any,
     ) -> None:
+        inspect.signature(Session).bind(root, model=model, **session_options)  # an unknown option is a TypeError here
         self._root = root
         self._model = model
         self._servers = _server_settings(mcp_servers)

@@ -86,12 +86,14 @@ class RequestPrefix:
         role: str = ROLE,
         *,
         instruction_scope: InstructionScope = "all",
+        describes_environment: bool = True,
         record_activated: Callable[[list[str]], None] = lambda names: None,
     ) -> None:
         self._box = box
         self._extra = extra
         self._role = role
         self._instruction_scope = instruction_scope
+        self._describes_environment = describes_environment
         self._context_window: int | None = None
         self._model = ""
         self._mode = ""
@@ -140,7 +142,7 @@ class RequestPrefix:
             workspace.services.skills.prompt_section() if "Skill" in names else "",
             workspace.services.agent_types.prompt_section() if "Agent" in names else "",
             instructions(workspace.root, workspace.env, self._read_refusal, self._instruction_scope),
-            environment(workspace.cwd, workspace.root, model=self._model),
+            environment(workspace.cwd, workspace.root, model=self._model) if self._describes_environment else "",
         )
         self.system = tuple(part for part in parts if part)
 

@@ -33,6 +33,8 @@ def initial_history(messages: Sequence[Mapping[str, Any]], *, resumes: bool) -> 
         return None
     if resumes:
         raise ValueError("give `messages` or `resume`, not both")
+    if isinstance(messages, str | Mapping):
+        raise ValueError(f"`messages` must be a list of messages, not {messages!r:.200}")
     for message in messages:
         content = message.get("content") if isinstance(message, Mapping) else None
         is_blocks = isinstance(content, list | tuple) and all(

@@ -43,7 +43,8 @@ class Session(SessionState):
     With `ask="defer"` a run that needs a permission ends with `RunEnded(why="waiting")`: see `pending` and `answer`.
     `small_model` answers questions about web pages, `fallback_model` takes over while `model` is overloaded. `resume` goes
     on with an earlier session by its id, or the beginning of it; with `fork`, in a copy of it. `session_id` is the id of a
-    new one. `max_cost` is in US dollars and counts from now on. `system_prompt` replaces ours, `append_system` adds to it.
+    new one. `max_cost` is in US dollars and counts from now on. `system_prompt` replaces ours (the guidance of the tools stays),
+    `append_system` adds to it.
     `instructions=False` leaves out AGENTS.md and CLAUDE.md; with `settings` the user's own are left out anyway. `messages` is
     a history to start from, in the form of the Anthropic Messages API. `store` keeps the transcript in place of files. `env`
     replaces the environment of this process.

@@ -25,6 +25,7 @@ from wieldy.agent.records import (
 from wieldy.agent.runs import Work
 from wieldy.agent.session_hooks import SessionHooks
 from wieldy.agent.side_requests import SideRequests
+from wieldy.agent.system_prompt import ROLE
 from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError, ToolFailure
@@ -118,6 +119,7 @@ class SessionSetup:
             append_system,
             role,
             instruction_scope=options.instruction_scope,
+            describes_environment=role is ROLE,
             record_activated=lambda names: transcript.append(ToolsActivated(names)),
         )
         self._limits = limits

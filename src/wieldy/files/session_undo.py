@@ -17,6 +17,9 @@ class SessionUndo:
     id: str
     workspace: Workspace
 
+    def _require_open(self) -> None:
+        """Raise `ClosedError` once the object is closed."""
+
     async def undo(
         self,
         call_id: str | None = None,
@@ -32,18 +35,21 @@ class SessionUndo:
         """
         from wieldy.files.journal.undo import UndoSelector
 
+        self._require_open()
         everything = everything or since is not None
         selector = UndoSelector(call_id, whole_turn=turn, everything=everything, session=self.id, since=since)
         return self._forget_reads(await self.workspace.services.journal.undo(selector, merge=merge))
 
     async def redo(self, *, merge: bool = False) -> UndoPlan:
         """Redo what the last undo took back."""
+        self._require_open()
         return self._forget_reads(await self.workspace.services.journal.redo(merge=merge, session=self.id))
 
     async def changes_since(self, times: Sequence[float]) -> list[ChangesSince]:
         """What this session has changed since each of these times and not taken back."""
         from wieldy.files.journal.undo import changes_since
 
+        self._require_open()
         journal = self.workspace.services.journal
         return await journal.run(changes_since, journal, times, self.id)
 

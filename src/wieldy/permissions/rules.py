@@ -118,7 +118,13 @@ def parse(text: str, behavior: Behavior, origin: Origin = IN_CODE, examples: Exa
     subject = RENAMED_TOOLS.get(name, name)
     kind: Kind = "tool"
     if specifier is not None and specifier != "*":
-        kind, subject, specifier_warning = _classify(subject, specifier, behavior)
+        try:
+            kind, subject, specifier_warning = _classify(subject, specifier, behavior)
+        except RuleError:
+            likely_name = None if name in RENAMED_TOOLS else guess_tool(name)
+            if likely_name is None:
+                raise
+            raise RuleError(f"there is no tool `{name}`", f"{likely_name}({specifier})") from None
         warning = specifier_warning or warning
     return Rule(text, behavior, kind, subject, specifier, origin, examples or Examples(), warning)
 

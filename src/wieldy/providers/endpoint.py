@@ -11,6 +11,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from wieldy.core.errors import SessionError
+from wieldy.core.option_checks import require_count
 from wieldy.core.provider import Delta, ProviderFailure, Request
 from wieldy.providers.errors import connection_failure, response_failure
 from wieldy.providers.models import find_model
@@ -99,10 +100,14 @@ class HttpModel:
         env: Mapping[str, str] | None = None,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
-        if max_tokens is not None and (isinstance(max_tokens, bool) or max_tokens < 1):
-            raise ValueError(f"max_tokens must be a whole number above 0, not {max_tokens!r}")
-        if temperature is not None and not 0 <= temperature <= 2:
-            raise ValueError(f"temperature must be a number from 0 to 2, not {temperature!r}")
+        if not isinstance(model, str) or not model:
+            raise ValueError(f"`model` must be the name of a model, not {model!r}")
+        require_count("max_tokens", max_tokens)
+        require_count("context_window", context_window)
+        if temperature is not None and not (isinstance(temperature, int | float) and 0 <= temperature <= 2):
+            raise ValueError(f"`temperature` must be a number from 0 to 2, not {temperature!r}")
+        if api_key is not None and not isinstance(api_key, str):
+            raise TypeError(f"`api_key` must be a text, not {type(api_key).__name__}")
         env = os.environ if env is None else env
         info = find_model(model)
         self.model = model

@@ -162,3 +162,8 @@ async def test_without_the_hooks_a_question_is_an_error_result(project, tmp_path
         messages = await collect("go", transport, mcp_servers={"wieldy": box.as_claude_sdk()})
     assert "nobody was asked" in str(tool_results(messages)[0].content)
     assert not (project / "new.txt").exists()
+
+
+async def test_an_option_that_no_session_has_is_an_error_at_once(project):
+    with pytest.raises(TypeError, match="modle"):
+        InProcessTransport(root=project, modle="m")

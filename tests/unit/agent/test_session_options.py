@@ -144,3 +144,11 @@ async def test_commands_see_the_environment_that_was_given(project):
     async with Toolbox(project, settings={}, env=env, mode="bypassPermissions") as box:
         result = await box.call("Bash", command="echo $WORD $WIELDY_HOME")
     assert result.text == "given"
+
+
+async def test_a_system_prompt_of_your_own_is_all_that_the_model_is_told(project):
+    model = Script([[{"text": "hi"}]])
+    options: dict[str, Any] = {"settings": {}, "builtins": False, "instructions": False}
+    async with Session(project, model=model, system_prompt="You sell tea.", **options) as session:
+        await session.ask("hello")
+    assert model.requests[0].system == ("You sell tea.",)
