@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 MAX_ENTRIES = 50_000
 _SPECIAL = re.compile(r"[*?\[\]\\]")
 _SPLIT_CHARACTERS = re.compile(r"[\s'\"\\]")
+_EXPANDED_CHARACTERS = re.compile(r"[\s*?\[\]\\]")
 
 
 class UncertainNames(Exception):
@@ -24,7 +25,7 @@ def find_links(sweeps: Iterable[Sweep], *, max_entries: int = MAX_ENTRIES) -> It
     finder = _LinkFinder(max_entries)
     for sweep in sweeps:
         if sweep.pattern:
-            yield from finder.match(sweep.folder, [name for name in sweep.pattern.split("/") if name])
+            yield from finder.match(sweep, sweep.folder, [name for name in sweep.pattern.split("/") if name])
         else:
             yield from finder.walk(sweep)
 
@@ -35,7 +36,7 @@ class _LinkFinder:
     def __init__(self, max_entries: int) -> None:
         self._entries_left = max_entries
 
-    def match(self, folder: str, names: list[str]) -> Iterator[str]:
+    def match(self, sweep: Sweep, folder: str, names: list[str]) -> Iterator[str]:
         """The symlinks on the way to the files that a glob matches."""
         pattern, rest = names[0], names[1:]
         if _SPECIAL.search(pattern):
@@ -43,10 +44,12 @@ class _LinkFinder:
         else:
             matches = [os.path.join(folder, pattern)]
         for path in matches:
+            if sweep.splits and _EXPANDED_CHARACTERS.search(os.path.basename(path)):
+                raise UncertainNames(f"without quotes bash splits the name of {path!r}; put the variable into quotes")
             if os.path.islink(path):
                 yield path
             if rest and os.path.isdir(path):
-                yield from self.match(path, rest)
+                yield from self.match(sweep, path, rest)
 
     def walk(self, sweep: Sweep) -> Iterator[str]:
         """The symlinks below a folder whose names fit."""

@@ -38,6 +38,7 @@ def outside(root: str) -> Path:
         "wc -l t*/*.md",
         "grep -r x *",
         'for f in *.md; do cat "$f"; done',
+        "for f in *.md; do cat $f; done",
         "grep -R x .",
         "grep --dereference-recursive x .",
         "rg -L x",
@@ -71,6 +72,8 @@ def test_a_link_that_leads_out_of_the_project_is_asked_about(judge, called, outs
         "find . -name '*.txt' -not -path './x/*' | xargs cat",
         "ls *.md",
         'for f in docs/*; do cat "$f"; done',
+        "for f in docs/*; do head -3 $f; wc -l $f; done",
+        "for d in d*/; do ls $d; done",
     ],
 )
 def test_what_meets_no_such_link_is_not_asked_about(judge, called, outside: Path, command: str) -> None:
@@ -93,6 +96,28 @@ def test_a_name_that_xargs_would_split_is_asked_about(judge, called, root: str, 
     assert decision.behavior == "ask"
     assert "xargs -0" in decision.why
     assert judge().decide(called("Bash", "find . -name '*.py' -print0 | xargs -0 cat")).behavior == "allow"
+
+
+@pytest.mark.parametrize(
+    "name", ["a b.py", "a\tb.py", "a\nb.py", "a*.py", "a?.py", "a[b].py", "a\\b.py", "x /etc/passwd.py"]
+)
+def test_a_name_that_bash_would_split_or_expand_is_asked_about(judge, called, root: str, name: str) -> None:
+    path = Path(root, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("")
+    loop = "for f in *.py x*/*/*.py; do cat {}; done"
+    decision = judge().decide(called("Bash", loop.format("$f")))
+    assert decision.behavior == "ask"
+    assert "into quotes" in decision.why
+    assert judge().decide(called("Bash", loop.format('"$f"'))).behavior == "allow"
+
+
+def test_a_file_that_a_loop_would_split_into_a_denied_one_stays_denied(judge, called, root: str) -> None:
+    Path(root, "x .env").write_text("")
+    Path(root, ".env").write_text("SECRET=1")
+    for mode in ("default", "acceptEdits", "bypassPermissions"):
+        policy = judge(deny=["Read(.env)"], mode=mode)
+        assert policy.decide(called("Bash", "for f in x*; do cat $f; done")).behavior != "allow"
 
 
 @pytest.mark.parametrize(

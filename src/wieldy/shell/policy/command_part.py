@@ -12,7 +12,7 @@ class Sweep(Struct, frozen=True):
     """Files that a command opens without naming them, so that symlinks among them decide what is read.
 
     They match `pattern`, a glob below `folder`, or lie anywhere below `folder` and are links named like `links`.
-    `splits`: names with blanks or quotes become other names.
+    `splits`: names with blanks, quotes or wildcards become other names.
     """
 
     folder: str

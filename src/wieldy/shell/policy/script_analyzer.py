@@ -33,6 +33,7 @@ MAX_NESTED_SHELLS = 6
 MAX_LOOP_VALUES = 16
 MAX_UNROLLED_WORK = 350
 # These run whatever they are given, so that only a rule for the exact command may allow them.
+_BLANK = re.compile(r"[\s\\]")
 _EXACT_RULE_WRAPPERS = frozenset({"watch", "setsid", "ionice", "flock"})
 _SAME_SHELL_WRAPPERS = frozenset({"command", "builtin"})
 _UNKNOWN_CWD_AFTER = frozenset({"pushd", "popd", "source", "."})
@@ -137,7 +138,7 @@ class ScriptAnalyzer:
     files that are read without being named.
     """
 
-    def __init__(self, text: str, script: syntax.ShellScript) -> None:
+    def __init__(self, text: str, script: syntax.ShellScript, *, unquoted_globs: bool = False) -> None:
         self.parts: list[CommandPart] = []
         self.problems: list[str] = []
         self.sweeps: list[Sweep] = []
@@ -150,6 +151,7 @@ class ScriptAnalyzer:
         self._running_functions: set[str] = set()
         self._cache: dict[str, CachedPart] = {}
         self._constants = constant_variables(script)
+        self._unquoted_globs = unquoted_globs
 
     def follow_script(self, script: syntax.ShellScript, state: ShellState) -> ShellState:
         """Follow a script; the state at its end."""
@@ -270,8 +272,10 @@ class ScriptAnalyzer:
             if word.static:
                 values.append(literal(word.text))
             elif word.kind == "glob" and folders:
-                self.sweeps.extend(glob_sweeps(word, state))
-                values.append(Word(word.source, "single", "", word.prefix, folders))
+                # Whether a name with a blank is among them, which bash would split, is seen on disk.
+                splits = self._unquoted_globs and not _BLANK.search(word.text) and _is_used_unquoted(loop)
+                self.sweeps.extend(replace(sweep, splits=splits) for sweep in glob_sweeps(word, state))
+                values.append(Word(word.source, "single", "", word.prefix, folders, unsplit=splits))
             else:
                 return None
         return values
@@ -650,6 +654,15 @@ def path_effects(call: CallEffects, state: ShellState) -> PathEffects:
         effects.extend(Writes(path) for path in paths or () if not _is_stream(path))
     effects.extend(map(Fetches, call.fetches))
     return PathEffects(tuple(dict.fromkeys(effects)), tuple(dict.fromkeys(bulk_reads)), why, tuple(sweeps))
+
+
+def _is_used_unquoted(loop: syntax.LoopCommand) -> bool:
+    """Whether the body of a loop uses its variable somewhere without quotes."""
+    return any(
+        isinstance(piece, syntax.Variable) and piece.name == loop.variable and not piece.quoted
+        for command in syntax.every_command(loop.body)
+        for piece in syntax.nested_pieces(syntax.pieces_of(command))
+    )
 
 
 def glob_sweeps(word: Word, state: ShellState) -> list[Sweep]:

@@ -49,7 +49,8 @@ class Word(Struct, frozen=True):
 
     `kind`: the value is known ("literal"), a glob, or comes from an expansion and becomes one argument ("single") or any
     number ("multiple"). `text` is the value or the glob; `prefix` is the beginning that is certain. `scope`: folders at or
-    below which an unknown value names something. `revision`: what is unknown of it is the id of a commit.
+    below which an unknown value names something. `revision`: what is unknown of it is the id of a commit. `unsplit`: the
+    value of a variable that stays one word without quotes.
     """
 
     source: str
@@ -58,6 +59,7 @@ class Word(Struct, frozen=True):
     prefix: str
     scope: tuple[str, ...] = ()
     revision: bool = False
+    unsplit: bool = False
 
     @property
     def static(self) -> bool:
@@ -229,7 +231,7 @@ def _variable_value(piece: Piece, state: ShellState) -> Fragment | None:
         text = word.text
     elif word is not None and word.revision and isinstance(piece, Variable):
         return ("", "revision")
-    elif word is not None and word.scope and isinstance(piece, Variable) and piece.quoted:
+    elif word is not None and word.scope and isinstance(piece, Variable) and (piece.quoted or word.unsplit):
         return ("\0".join((word.prefix, *word.scope)), "scoped")
     elif piece.name == "HOME":
         text = state.home
