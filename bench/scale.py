@@ -18,7 +18,7 @@ from bench.batch import batch_run, cpu_seconds, make_project, turns
 from bench.claim import Claim
 
 from wieldy import Script, Session
-from wieldy.batch.isolation import overlay_problem
+from wieldy.backends.overlay import overlay_problem
 from wieldy.batch.processes import WorkerProcess
 from wieldy.batch.rates import RateLimiter
 from wieldy.batch.results import AttemptResult

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from wieldy.agent.records import QuestionDeferred
     from wieldy.agent.session import Session
     from wieldy.agent.transcript_store import Store
+    from wieldy.backends.local import LocalBackend
+    from wieldy.backends.overlay import OverlayBackend, OverlayChange, OverlayError
+    from wieldy.core.backend import Backend, BackendProcess, FileInfo, FolderEntry
     from wieldy.core.call import ToolCall
     from wieldy.core.decision import Answer, Decision, Question, Reason
     from wieldy.core.effects import Fetches, Opaque, Reads, Runs, Writes
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
         Refusal,
         SessionError,
         SettingsError,
+        StaleFileError,
         ToolDefinitionError,
         ToolFailure,
         WieldyError,
@@ -76,10 +80,15 @@ _MODULE_NAMES: dict[str, str] = {
     "agent.records": "QuestionDeferred",
     "agent.session": "Session",
     "agent.transcript_store": "Store",
+    "backends.local": "LocalBackend",
+    "backends.overlay": "OverlayBackend OverlayChange OverlayError",
+    "core.backend": "Backend BackendProcess FileInfo FolderEntry",
     "core.call": "ToolCall",
     "core.decision": "Answer Decision Question Reason",
     "core.effects": "Fetches Opaque Reads Runs Writes",
-    "core.errors": "ClosedError Refusal SessionError SettingsError ToolDefinitionError ToolFailure WieldyError",
+    "core.errors": (
+        "ClosedError Refusal SessionError SettingsError StaleFileError ToolDefinitionError ToolFailure WieldyError"
+    ),
     "core.events": (
         "AgentEvent AnyEvent CallEvent Compacted Event EventsDropped HookEnded HookStarted ModelAnswered "
         "ModelBlockDelta ModelRequested ModelTextDelta Notice PermissionAsked PermissionDecided Retried "
@@ -114,6 +123,8 @@ __all__ = [
     "Answer",
     "Anthropic",
     "AnyEvent",
+    "Backend",
+    "BackendProcess",
     "Cached",
     "CallEvent",
     "CannotUndo",
@@ -127,11 +138,14 @@ __all__ = [
     "EventsDropped",
     "Failed",
     "Fetches",
+    "FileInfo",
+    "FolderEntry",
     "HookEnded",
     "HookStarted",
     "HostServices",
     "Image",
     "Interrupted",
+    "LocalBackend",
     "Logged",
     "ModelAnswered",
     "ModelBlockDelta",
@@ -143,6 +157,9 @@ __all__ = [
     "OpenAIResponses",
     "Options",
     "Output",
+    "OverlayBackend",
+    "OverlayChange",
+    "OverlayError",
     "Param",
     "PermissionAsked",
     "PermissionDecided",
@@ -162,6 +179,7 @@ __all__ = [
     "Session",
     "SessionError",
     "SettingsError",
+    "StaleFileError",
     "Steered",
     "Store",
     "Text",

@@ -1,6 +1,7 @@
-"""Test doubles for programs that use wieldy: a scripted model, and recording a session as one."""
+"""For the tests of programs that use wieldy: a scripted model, recording a session as one, and checks for a backend."""
 
 from wieldy.agent.recording import record_script as record
+from wieldy.backends.checks import BACKEND_CHECKS, BackendCheck
 from wieldy.providers.script import Script
 
-__all__ = ["Script", "record"]
+__all__ = ["BACKEND_CHECKS", "BackendCheck", "Script", "record"]

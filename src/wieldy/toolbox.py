@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from wieldy.approval import Ask, CallbackApprover, NoApprover
+from wieldy.backends.local import LocalBackend
+from wieldy.core.backend import Backend
 from wieldy.core.call import CallLike, PlannedCall, RawInput, ToolCall, as_tool_call
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Adviser, Decision, Judge, Opinion
@@ -18,7 +20,7 @@ from wieldy.core.state_dirs import state_home
 from wieldy.core.tool import Options, Tool
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events
-from wieldy.engine.pipeline import handle, plan_and_check
+from wieldy.engine.pipeline import decide, handle, plan_and_check
 from wieldy.engine.supervise import Supervisor, raise_descriptor_limit
 from wieldy.engine.turn import Flush
 from wieldy.files.journal.paths import journal_path
@@ -27,7 +29,12 @@ from wieldy.framework_adapters import FrameworkAdapters
 from wieldy.mcp.client.configured import ConfiguredServers
 from wieldy.settings.load import SettingsReader
 from wieldy.toolbox_access import ToolboxAccess
-from wieldy.toolbox_options import check_explicit_settings, check_toolbox_options, require_deps
+from wieldy.toolbox_options import (
+    check_backend_root,
+    check_explicit_settings,
+    check_toolbox_options,
+    require_deps,
+)
 from wieldy.tools import builtin_loaders
 from wieldy.toolset.order import MCP_PREFIX
 from wieldy.turn import Turn
@@ -51,8 +58,9 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
     would be if there were one. `deps` is what tools read as `ctx.deps`, `options` returns `ctx.options`.
     `servers=False` ignores the MCP servers of the settings, a list of names all others. `load_settings` may name the layers of
     files to read: `user`, `project`, `local`. `env` replaces the environment of this process. `state_dir` replaces the user's
-    state folder for this toolbox, `session_dir` the folder of its session. `host` answers the questions of tools, summarizes
-    pages and so on, in the name of your program.
+    state folder for this toolbox, `session_dir` the folder of its session. With a `backend` the tools work on files and
+    processes elsewhere, and `root` is a path there; whoever made the backend closes it.
+    `host` answers the questions of tools, summarizes pages and so on, in the name of your program.
     """
 
     def __init__(  # noqa: PLR0913 - every option is a keyword with a default
@@ -75,13 +83,18 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
         on_question: Callable[[str], None] | None = None,
         options: Callable[[], Options] = Options,
         host: HostServices | None = None,
+        backend: Backend | None = None,
         session_id: str | None = None,
         env: Mapping[str, str] | None = None,
         session_dir: str | os.PathLike[str] | None = None,
         state_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         self._is_closed = False
-        check_toolbox_options(root, ask=ask, hooks=hooks, env=env, max_concurrency=max_concurrency)
+        check_toolbox_options(root, ask=ask, hooks=hooks, env=env, max_concurrency=max_concurrency, backend=backend)
+        if type(backend) is LocalBackend:
+            backend = None  # the same, by functions that are called directly
+        elif backend is not None and backend.has_host_programs:
+            root = os.path.realpath(root)
         raise_descriptor_limit()
         self._deps = deps
         self.id = session_id or os.urandom(6).hex()
@@ -103,6 +116,7 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
             env=env,
             state_dir=state_dir,
             emit=self.events.emit,
+            backend=backend,
             services=lambda workspace: WorkspaceServices(
                 workspace,
                 host or HostServices(),
@@ -137,6 +151,7 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
 
     async def __aenter__(self) -> Self:
         self._require_open()
+        await check_backend_root(self.workspace)
         self._live.start_servers()
         if journal_path(self.workspace).parent.exists():
             await self.workspace.services.journal.start()  # recovers what a crash left half done
@@ -213,7 +228,8 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
         self._live.follow_settings()
         call = self._call((name, fields if input is None else input))
         plan, opinions = await plan_and_check(call, self.services)
-        return self.services.judge.decide(plan, (*opinions, *await self.analysis_opinions(plan)))
+        opinions = (*opinions, *await self.analysis_opinions(plan))
+        return await decide(plan, opinions, self.services.judge, self.workspace)
 
     async def analysis_opinions(self, plan: PlannedCall) -> tuple[Opinion, ...]:
         """What the sandbox and the state of the work tree speak for, as far as a decision depends on it."""

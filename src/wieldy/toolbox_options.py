@@ -6,18 +6,33 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wieldy.core.backend import BACKEND_MEMBERS, Backend
 from wieldy.core.catalog import Catalog
 from wieldy.core.errors import SettingsError, ToolDefinitionError
 from wieldy.core.option_checks import require_callable, require_count
+from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.core.tool_names import RENAMED_TOOLS
+from wieldy.core.workspace import Workspace
 
 
 def check_toolbox_options(
-    root: str | os.PathLike[str], *, ask: Any, hooks: Sequence[Any], env: Any, max_concurrency: int | None
+    root: str | os.PathLike[str],
+    *,
+    ask: Any,
+    hooks: Sequence[Any],
+    env: Any,
+    max_concurrency: int | None,
+    backend: Any = None,
 ) -> None:
     """Raise `ValueError` or `TypeError` for an option that cannot be meant."""
-    if not os.path.isdir(root):
+    if backend is not None and not isinstance(backend, Backend):
+        missing = sorted(name for name in BACKEND_MEMBERS if not hasattr(backend, name))
+        raise TypeError(f"`backend` must have all of `wieldy.Backend`: {backend!r:.100} lacks {', '.join(missing)}")
+    if backend is not None and not backend.has_host_programs:
+        if not os.path.isabs(root):
+            raise ValueError(f"`root` must be an absolute path on the backend, not {os.fspath(root)!r}")
+    elif not os.path.isdir(root):
         raise ValueError(f"`root` must be a folder: {os.fspath(root)!r} is none")
     require_count("max_concurrency", max_concurrency)
     require_callable("ask", ask)
@@ -77,3 +92,19 @@ def require_deps(tool: Tool, deps: Any) -> None:
     raise ToolDefinitionError(
         f"tool `{tool.name}` needs deps of type {needed.__name__}, and {found}: pass deps=… to Toolbox or Session"
     )
+
+
+async def check_backend_root(workspace: Workspace) -> None:
+    """Raise `ValueError` where the root is no folder on its backend, or is reached there by a link."""
+    backend, root = workspace.backend, workspace.root
+    if backend is None:
+        return
+    try:
+        real = await in_thread(backend.realpath, root)
+        kind = (await in_thread(backend.stat, real)).kind
+    except OSError as error:
+        raise ValueError(f"`root` cannot be reached on {backend.id}: {error}") from None
+    if kind != "folder":
+        raise ValueError(f"`root` must be a folder: {root!r} is none on {backend.id}")
+    if real != root:
+        raise ValueError(f"`root` is {real!r} on {backend.id}, and {root!r} leads there by a link: give the first")

@@ -116,9 +116,10 @@ def build_toolset(parts: ServiceParts, workspace: Workspace, activations: Activa
 def configure_services(services: Services, settings: Settings, parts: ServiceParts, abort: Abort) -> Services:
     """Return services for the calls to come, with hooks, limits and checkers as the settings say; running calls keep theirs."""
     workspace, approver = services.workspace, parts.person
-    advisers: list[Adviser] = [CleanTreeAdviser(parts.policy, lambda: workspace.cwd)]
+    is_local = workspace.backend is None
+    advisers: list[Adviser] = [CleanTreeAdviser(parts.policy, lambda: workspace.cwd)] if is_local else []
     reviewers: list[Reviewer] = []
-    if settings.get("sandbox.autoAllow") is True:
+    if settings.get("sandbox.autoAllow") is True and is_local:
         advisers.append(SandboxAdviser(workspace, parts.policy))
     advisers += parts.advisers
     if (hooks := parts.hooks()) is not None:
@@ -131,7 +132,7 @@ def configure_services(services: Services, settings: Settings, parts: ServicePar
     if parts.on_question is not None:
         approver = ObservedApprover(approver, parts.on_question)
     limits = _tool_limits(services.limits, settings, parts.catalog)
-    if settings.get("edit.diagnostics"):
+    if settings.get("edit.diagnostics") and is_local:
         from wieldy.diagnostics.review import Diagnostics
 
         diagnostics = Diagnostics(workspace, abort)

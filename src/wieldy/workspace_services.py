@@ -167,7 +167,7 @@ class WorkspaceServices:
     def read_state(self) -> ReadState:
         from wieldy.files.editing.read_state import ReadState
 
-        return ReadState()
+        return ReadState(files=self._workspace.files)
 
     @own
     def recent_reads(self) -> RecentReads:

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.fault_disks import UnsyncedDisk
 
+from wieldy.core.errors import StaleFileError
 from wieldy.core.workspace import Workspace
 from wieldy.files.apply_edit import write_changes
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.undo import CannotUndo, UndoSelector, history, redo, undo
-from wieldy.files.writing.errors import StaleFileError
 
 names = st.sampled_from(["a", "b", "in/c", "in/side/d"])
 contents = st.sampled_from([b"", b"one\n", b"two\n", b"three\n", b"\0\xff"])

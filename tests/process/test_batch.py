@@ -15,7 +15,7 @@ from tests.needs import skip_untested
 from tests.process.batch_runs import BatchRun, LimitingServer, wait_until
 from tests.unit.batch.small_disk import small_disk
 
-from wieldy.batch.isolation import overlay_problem
+from wieldy.backends.overlay import overlay_problem
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from tests.needs import skip_untested
 from tests.unit.providers.wire import STREAMS, loopback, stream
 
 from wieldy import AnyEvent, Script, Session, Store, Toolbox
+from wieldy.backends.overlay import overlay_problem
 
 DOCS = Path(__file__).parents[2] / "docs"
 PROGRAMS: dict[str, str] = {
@@ -277,3 +278,17 @@ async def test_the_data_of_results_has_the_documented_fields(project):
             assert not result.is_error, result.text
             for field in result.data:
                 assert f"`{field}`" in documented[name], (name, field)
+
+
+def test_a_layer_over_a_folder(project, tmp_path):
+    if (problem := overlay_problem()) is not None:
+        skip_untested(f"the overlay backend: {problem}")
+    module = program("try_out", tmp_path)
+    changes = asyncio.run(module.try_out(str(project), "rm a.txt; echo new > 'b c.txt'"))
+    assert changes == ["deleted a.txt", "created b c.txt"]
+    assert os.listdir(project) == ["a.txt"]
+
+
+def test_the_checks_of_the_guide_run_under_pytest(tmp_path):
+    (tmp_path / "test_my_backend.py").write_text(PROGRAMS["test_my_backend"])
+    check([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "reads_", str(tmp_path)], tmp_path)

@@ -24,6 +24,7 @@ ORDER = [
     "web",
     "shell",
     "working_copies",
+    "backends",
     "browser",
     "diagnostics",
     "memory",

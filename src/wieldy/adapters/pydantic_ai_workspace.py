@@ -21,7 +21,7 @@ from wieldy.core.call import ToolCall
 from wieldy.core.decision import Question
 from wieldy.core.effects import Writes, is_lasting
 from wieldy.core.errors import Refusal
-from wieldy.engine.pipeline import bind, lookup, normalize
+from wieldy.engine.pipeline import bind, decide, lookup, normalize, resolve_remote
 from wieldy.files.journal.command_snapshots import CommandSnapshot
 
 if TYPE_CHECKING:
@@ -125,7 +125,8 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
         call = ToolCall(f"workspace_{box.id}_{next(self._numbers)}", tool, input)
         try:
             plan = normalize(bind(call, lookup(call, box.catalog)), box.workspace)
-            decision = box.services.judge.decide(plan, ())
+            plan = await resolve_remote(plan, box.workspace)
+            decision = await decide(plan, (), box.services.judge, box.workspace)
             allowed = decision.behavior == "allow"
             if decision.behavior == "ask" and not isinstance(box.parts.person, NoApprover):
                 allowed = (await box.services.approver.ask(Question(plan, decision))).allowed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,8 +21,10 @@ from wieldy.core.abort import Abort
 from wieldy.core.call import ToolCall
 from wieldy.core.errors import Refusal
 from wieldy.core.events import Notice, Steered
+from wieldy.core.filesystem import look
 from wieldy.core.option_checks import require_amount, require_count
 from wieldy.core.provider import Provider, ProviderFailure, Request, ToolSpec
+from wieldy.core.workspace import Workspace
 from wieldy.engine.pipeline import bind, normalize
 from wieldy.engine.supervise import Aborted
 
@@ -141,10 +142,17 @@ class RequestPrefix:
             offering.listing,
             workspace.services.skills.prompt_section() if "Skill" in names else "",
             workspace.services.agent_types.prompt_section() if "Agent" in names else "",
-            instructions(workspace.root, workspace.env, self._read_refusal, self._instruction_scope),
-            environment(workspace.cwd, workspace.root, model=self._model) if self._describes_environment else "",
+            *await look(workspace.files, self._describe_project, workspace),
         )
         self.system = tuple(part for part in parts if part)
+
+    def _describe_project(self, workspace: Workspace) -> tuple[str, str]:
+        """The instructions of the project and the user, and the environment."""
+        root, files = workspace.root, workspace.files
+        return (
+            instructions(root, workspace.env, self._read_refusal, self._instruction_scope, files),
+            environment(workspace.cwd, root, model=self._model, files=files) if self._describes_environment else "",
+        )
 
     def _read_refusal(self, path: str, folder: str) -> str | None:
         """Why the policy does not let an instruction file in `folder` quote a file; None if it does.
@@ -164,7 +172,8 @@ class RequestPrefix:
         # A mode only says what becomes of a question.
         obstacles = [reason for reason in decision.reasons if reason.behavior != "allow" and reason.kind != "mode"]
         is_outside_only = obstacles and all(one.kind == "path" and one.behavior == "ask" for one in obstacles)
-        if is_outside_only and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+        realpath = self._box.workspace.files.realpath
+        if is_outside_only and Path(realpath(path)).is_relative_to(realpath(folder)):
             return None
         return str(obstacles[0]) if obstacles else decision.why
 

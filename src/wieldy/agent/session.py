@@ -21,6 +21,7 @@ from wieldy.agent.system_prompt import ROLE, instruction_scope
 from wieldy.agent.transcript_store import EarlierSession, Store, open_transcript
 from wieldy.agent.typed_answers import send_prompt
 from wieldy.approval import Ask
+from wieldy.core.backend import Backend
 from wieldy.core.call import ToolCall
 from wieldy.core.errors import SessionError
 from wieldy.core.option_checks import require_count
@@ -88,6 +89,7 @@ class Session(SessionState):
         session_dir: str | os.PathLike[str] | None = None,
         state_dir: str | os.PathLike[str] | None = None,
         host: HostServices | None = None,
+        backend: Backend | None = None,
     ) -> None:
         limits = RunLimits(max_turns, max_cost).checked()
         require_count("thinking_budget", thinking_budget, least=0)
@@ -119,6 +121,7 @@ class Session(SessionState):
             env=env,
             session_dir=session_dir,
             state_dir=state_dir,
+            backend=backend,
         )
         if session_id is not None and resumed_id is None:
             require_new(self.box.workspace.session_dir, session_id)

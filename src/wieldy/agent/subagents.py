@@ -205,6 +205,8 @@ class SubagentStarter:
             return None
         self._registry.check_limit()
         try:
+            if workspace.backend is not None:
+                raise IsolationError(f"the project is on {workspace.backend.id}")
             await in_thread(remove_old_copies, scratch.parent)
             return await in_thread_uncancellable(make_working_tree, scratch, workspace.root, workspace.roots)
         except IsolationError as error:

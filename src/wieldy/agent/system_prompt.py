@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem
 from wieldy.core.state_dirs import config_home
 from wieldy.core.tool import Tool
 
@@ -50,12 +51,14 @@ def system_prompt(tools: Iterable[Tool], *, mode: str, extra: str = "", role: st
     return "\n\n".join(part for part in parts if part)
 
 
-def environment(cwd: str, root: str, *, model: str, today: str | None = None) -> str:
+def environment(cwd: str, root: str, *, model: str, today: str | None = None, files: FileSystem = LOCAL_FILES) -> str:
     """The part that depends on the folder and the day: it comes last."""
     today = today or time.strftime("%Y-%m-%d")
-    git = "yes" if os.path.exists(os.path.join(root, ".git")) else "no"
+    git = "yes" if files.exists(os.path.join(root, ".git")) else "no"
     uname = getattr(os, "uname", None)
     system = f"{uname().sysname} {uname().release}" if uname else sys.platform
+    if isinstance(files, RemoteFileSystem) and not files.backend.has_host_programs:
+        system = files.backend.id
     return f"# Here\nFolder: {cwd}\nProject root: {root} (git: {git})\nSystem: {system}\nToday: {today}\nModel: {model}"
 
 
@@ -64,6 +67,7 @@ def instructions(
     env: Mapping[str, str] = os.environ,
     refusal: ReadRefusal = lambda path, folder: None,
     scope: InstructionScope = "all",
+    files: FileSystem = LOCAL_FILES,
 ) -> str:
     """The contents of AGENTS.md and CLAUDE.md files: the user's first, the nearest last, each file once.
 
@@ -73,10 +77,12 @@ def instructions(
     if scope == "none":
         return ""
     reader = InstructionReader(refusal)
-    files = [(path, reader.read(path, within)) for path, within in _instruction_files(root, env, scope)]
+    texts = [
+        (path, reader.read(path, within, place)) for path, within, place in _instruction_files(root, env, scope, files)
+    ]
     sections: list[str] = []
     left = MAX_INSTRUCTION_CHARS
-    for path, text in reversed(files):
+    for path, text in reversed(texts):
         if not text.strip():
             continue
         if left <= 0:
@@ -90,25 +96,33 @@ def instructions(
     return "# Instructions\nFollow these; the last ones are the most specific.\n\n" + "\n\n".join(sections)
 
 
-def _instruction_files(root: str, env: Mapping[str, str], scope: InstructionScope) -> Iterator[tuple[Path, str]]:
-    """Each file with the folder that its imports must stay in: a repository must not quote the user's other files."""
-    repository_folders = _folders_up_to_repository(Path(root))
+def _instruction_files(
+    root: str, env: Mapping[str, str], scope: InstructionScope, files: FileSystem
+) -> Iterator[tuple[Path, str, FileSystem]]:
+    """Each file with the folder that its imports must stay in: a repository must not quote the user's other files.
+
+    The user's own are on this machine, those of the project where it is.
+    """
+    repository_folders = _folders_up_to_repository(Path(root), files)
     home = env.get("HOME") or os.path.expanduser("~")
     config = config_home(env)
-    folders = [(config, home if config.is_relative_to(home) else str(config)), (Path(home, ".claude"), home)]
+    folders = [
+        (config, home if config.is_relative_to(home) else str(config), LOCAL_FILES),
+        (Path(home, ".claude"), home, LOCAL_FILES),
+    ]
     if scope == "project":
         folders = []
-    folders += [(folder, str(repository_folders[-1])) for folder in reversed(repository_folders)]
-    for folder, within in folders:
+    folders += [(folder, str(repository_folders[-1]), files) for folder in reversed(repository_folders)]
+    for folder, within, place in folders:
         for name in INSTRUCTION_FILES:
-            if os.path.isfile(folder / name):
-                yield folder / name, os.path.realpath(within)
+            if place.is_file(str(folder / name)):
+                yield folder / name, place.realpath(within), place
 
 
-def _folders_up_to_repository(root: Path) -> list[Path]:
+def _folders_up_to_repository(root: Path, files: FileSystem) -> list[Path]:
     """The root and the folders above it, up to that of the repository; the root alone outside of one."""
     folders = [root]
-    while not os.path.exists(folders[-1] / ".git"):
+    while not files.exists(str(folders[-1] / ".git")):
         if folders[-1].parent == folders[-1]:
             return [root]
         folders.append(folders[-1].parent)
@@ -122,9 +136,11 @@ class InstructionReader:
         self._refusal = refusal
         self._included: set[str] = set()
 
-    def read(self, path: Path, within: str, *, importer: Path | None = None, depth: int = 0) -> str:
+    def read(
+        self, path: Path, within: str, files: FileSystem = LOCAL_FILES, *, importer: Path | None = None, depth: int = 0
+    ) -> str:
         """A file with its `@path` imports replaced by their contents; empty for a file that is included already."""
-        real = os.path.realpath(path)
+        real = files.realpath(str(path))
         if real in self._included or depth > MAX_IMPORT_DEPTH or os.path.commonpath([real, within]) != within:
             return ""
         top = importer or path
@@ -132,13 +148,15 @@ class InstructionReader:
             return f"({path.name} is not included here: {why})"
         self._included.add(real)
         try:
-            text = Path(real).read_text(encoding="utf-8", errors="replace")
+            text = files.read_start(real, -1).decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
         except OSError:
             return ""
 
         def expand(match: re.Match[str]) -> str:
             target = path.parent / os.path.expanduser(match[1])
-            return self.read(target, within, importer=top, depth=depth + 1) if os.path.isfile(target) else match[0]
+            if not files.is_file(str(target)):
+                return match[0]
+            return self.read(target, within, files, importer=top, depth=depth + 1)
 
         pieces = re.split(r"(```.*?```|`[^`\n]*`)", text, flags=re.DOTALL)
         return "".join(

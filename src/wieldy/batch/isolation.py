@@ -16,17 +16,16 @@ import contextlib
 import os
 import shutil
 import stat
-import subprocess
 import tarfile
 import zipfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from wieldy.backends.overlay import OverlayMount, overlay_problem
 from wieldy.batch.identity import digest, fingerprint
 from wieldy.batch.tasks import TaskSource, is_remote
 from wieldy.working_copies.files import (
@@ -66,25 +65,6 @@ class WorkingCopy(Struct, frozen=True):
     @property
     def path(self) -> Path:
         return Path(self.folder)
-
-
-class OverlayMount(Struct, frozen=True):
-    """Three folders of an overlay, and where it is mounted."""
-
-    lower: str
-    upper: str
-    work: str
-    target: str
-
-    def command(self, command: list[str]) -> list[str]:
-        """A command that mounts the overlay in a namespace of its own and runs another there, as the same user."""
-        script = (
-            'mount -t overlay overlay -o "lowerdir=$1,upperdir=$2,workdir=$3,userxattr" "$4" && uid=$5 gid=$6 && shift 6 && '
-            'exec unshare --user --map-user="$uid" --map-group="$gid" -- "$@"'
-        )
-        enter = ["unshare", "--user", "--map-root-user", "--mount", "--", "/bin/sh", "-c", script, "sh"]
-        folders = [_escape(self.lower), _escape(self.upper), _escape(self.work), self.target]
-        return [*enter, *folders, str(os.getuid()), str(os.getgid()), *command]
 
 
 class SourceCache:
@@ -248,30 +228,6 @@ _MAKERS: dict[str, Callable[[TaskSource, Path, SourceCache], WorkingCopy]] = {
 }
 
 
-@cache
-def overlay_problem() -> str | None:
-    """Why no overlay can be mounted in a namespace here; None if it can. Tries once in a process."""
-    import tempfile
-
-    if not shutil.which("unshare"):
-        return "the program `unshare` (util-linux) is missing"
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [os.path.join(folder, name) for name in ("lower", "upper", "work", "target")]
-        for path in paths:
-            os.mkdir(path)
-        mount = OverlayMount(*paths)
-        try:
-            done = subprocess.run(
-                mount.command(["true"]), stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return f"the trial failed ({error})"
-    if done.returncode == 0:
-        return None
-    words = " ".join(done.stderr.decode("utf-8", "replace").split())[:200]
-    return f"an unprivileged mount is not possible here ({words or f'exit code {done.returncode}'})"
-
-
 def extract_archive(archive: str, target: Path) -> None:
     """Extract a tar or zip file. A single folder at its top is left out. Raises `SourceError`."""
     whole = target.with_name(f"{target.name}.whole")
@@ -296,8 +252,3 @@ def extract_archive(archive: str, target: Path) -> None:
         raise SourceError(f"{archive} cannot be extracted: {error}") from None
     finally:
         shutil.rmtree(whole, ignore_errors=True)
-
-
-def _escape(path: str) -> str:
-    """A path in the options of an overlay mount."""
-    return path.replace("\\", "\\\\").replace(",", "\\,").replace(":", "\\:")

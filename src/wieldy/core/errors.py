@@ -75,3 +75,12 @@ class ClosedError(WieldyError):
 
 class MissingExtra(WieldyError):
     """An optional package is not installed; the message names the extra to install."""
+
+
+class StaleFileError(WieldyError):
+    """The file is no longer what the writer read. Nothing was written."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} {reason}. Nothing was written; read it again first.")
+        self.path = path
+        self.reason = reason

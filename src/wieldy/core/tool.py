@@ -12,7 +12,6 @@ from msgspec import Struct, field
 from wieldy.core.abort import Abort
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects
 from wieldy.core.outcome import Block, Content, Text, ToolResult
-from wieldy.core.realpath import realpath
 from wieldy.core.truncate import truncate_line
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ class ToolContext(Struct, Generic[Deps], eq=False):
 
     def resolved(self, path: str) -> str:
         """Return the realpath that was judged for a path of this call: the only file a tool may open for it."""
-        return self.resolved_paths.get(path) or realpath(path)
+        return self.resolved_paths.get(path) or self.workspace.files.realpath(path)
 
 
 class Tool:

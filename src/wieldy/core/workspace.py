@@ -9,23 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from wieldy.core.backend import Backend
 from wieldy.core.errors import Refusal
 from wieldy.core.events import Event
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem
 from wieldy.core.realpath import realpath
 from wieldy.core.setting_keys import find_key
-from wieldy.core.state_dirs import state_home
+from wieldy.core.state_dirs import shared_folders, state_home
 
 if TYPE_CHECKING:
     from wieldy.workspace_services import WorkspaceServices
 
 PATH_MAX = 4096
 NAME_MAX = 255
+UNKNOWN_HOME = "/home/unknown"
+"""Stands for a home folder of which nothing is known, as on a backend elsewhere."""
 
 
 class Workspace:
-    """One project. `services` builds its long-lived services; a program whose code needs none can leave it out."""
+    """One project. `services` builds its long-lived services; a program whose code needs none can leave it out.
 
-    def __init__(
+    With a `backend`, root and files are there and not on this machine: `files` is what tools look at.
+    """
+
+    def __init__(  # noqa: PLR0913 - every option is a keyword with a default
         self,
         root: str | os.PathLike[str],
         *,
@@ -36,18 +43,34 @@ class Workspace:
         state_dir: str | os.PathLike[str] | None = None,
         emit: Callable[[Event], None] = lambda event: None,
         services: Callable[[Workspace], WorkspaceServices] | None = None,
+        backend: Backend | None = None,
     ) -> None:
-        self.root = os.path.realpath(root)
+        self.backend = backend
+        # What a backend has cannot be looked at here, on the event loop: its root is checked when a toolbox is entered.
+        resolve = os.path.realpath if backend is None else os.path.normpath
+        self.root = resolve(os.fspath(root))
         self.cwd = self.root
         self.session_dir = Path(session_dir)
         self.settings: Mapping[str, Any] = settings or {}
-        self.extra_roots = tuple(os.path.realpath(os.path.join(self.root, p)) for p in extra_roots)
+        self.extra_roots = tuple(resolve(os.path.join(self.root, path)) for path in extra_roots)
         self.env: Mapping[str, str] = os.environ if env is None else env
         self.state_dir = state_home(self.env) if state_dir is None else Path(state_dir)
+        self.files = LOCAL_FILES if backend is None else self._files_of(backend)
         self.emit = emit
         self.original_roots: tuple[str, ...] = ()
         """The folders that this one is a copy of, for a subagent that must not change them."""
         self._services = services(self) if services is not None else None
+
+    def _files_of(self, backend: Backend) -> FileSystem:
+        own = (self.session_dir, self.state_dir, *shared_folders(self.env))
+        return RemoteFileSystem(backend, [os.path.realpath(folder) for folder in own])
+
+    @property
+    def home(self) -> str:
+        """The home folder of commands; empty on a backend that is not of this machine and whose is not given in `env`."""
+        if self.backend is not None and not self.backend.has_host_programs and self.env is os.environ:
+            return ""
+        return self.env.get("HOME") or os.path.expanduser("~")
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -90,12 +113,15 @@ class Workspace:
             head, _, tail = path.partition("/")
             if head != "~":
                 raise Refusal("normalize", f"`{head}` names another user's home. Send an absolute path instead.")
-            path = os.path.join(os.path.expanduser("~"), tail)
+            home = os.path.expanduser("~") if self.backend is None else self.home
+            if not home:
+                raise Refusal("normalize", "The home folder is not known there. Send an absolute path instead.")
+            path = os.path.join(home, tail)
         absolute = path if path.startswith("/") else os.path.join(self.cwd, path)
         if _is_too_long(absolute):
             raise Refusal("normalize", f"The path is too long ({len(absolute)} characters). Send a shorter one.")
         normalized = os.path.normpath(absolute)
-        if ".." in absolute.split("/"):
+        if ".." in absolute.split("/") and self.backend is None:
             # After a symlink, `..` is the target's parent: it may be removed from the text only where both agree.
             real = realpath(absolute)
             return normalized if realpath(normalized) == real else real
@@ -143,6 +169,7 @@ class ChildWorkspace(Workspace):
             state_dir=parent.state_dir if copy is None else copy.state_dir,
             emit=emit,
             services=services,
+            backend=parent.backend,
         )
         self.original_roots = parent.original_roots
         if copy is None:

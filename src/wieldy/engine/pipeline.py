@@ -9,10 +9,12 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from wieldy.core.abort import Abort
 from wieldy.core.call import BoundCall, ClearedCall, PlannedCall, ToolCall
 from wieldy.core.catalog import Catalog
-from wieldy.core.decision import Advice, Adviser, Answer, Decision, Opinion, Question, Reason
+from wieldy.core.decision import Advice, Adviser, Answer, Decision, Judge, Opinion, Question, Reason
 from wieldy.core.effects import Effects, Reads, Writes, clash, is_lasting
 from wieldy.core.errors import Deferred, Refusal, SessionError, ToolFailure
 from wieldy.core.events import (
@@ -26,10 +28,11 @@ from wieldy.core.events import (
     ToolStarted,
     ToolSucceeded,
 )
+from wieldy.core.filesystem import FileSystem
 from wieldy.core.logs import log
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused, Text, ToolResult, Waiting, text_of
 from wieldy.core.person_text import person_text
-from wieldy.core.realpath import PATH_KEEPS_CHANGING, PathChanged, realpath
+from wieldy.core.realpath import PATH_KEEPS_CHANGING, PathChanged
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS, Output, Progress, Tool, ToolContext
 from wieldy.core.tool_names import RENAMED_TOOLS
@@ -90,6 +93,7 @@ async def _take_through(
     plan = normalize(bound, services.workspace)
     if not services.queue.claim(ticket, plan.effects, tool.concurrency_safe(plan.input)):
         plan = await _wait_for_admission(bound, plan, ticket, services)
+    plan = await resolve_remote(plan, services.workspace)
     try:
         if turn is not None and any(clash(plan.effects, effects) for effects in turn.waiting):
             raise Deferred
@@ -220,7 +224,22 @@ def normalize(bound: BoundCall, workspace: Workspace) -> PlannedCall:
         input = _make_paths_absolute(input, tool, workspace)
     args = bound.args if input is bound.input else _accept_canonical(tool, input)
     effects = tool.effects(input, workspace)
-    return PlannedCall(bound.call, tool, input, args, effects, bound.notes, _resolve_paths(effects))
+    resolved = _resolve_paths(effects, workspace.files) if workspace.backend is None else {}
+    return PlannedCall(bound.call, tool, input, args, effects, bound.notes, resolved)
+
+
+async def resolve_remote(plan: PlannedCall, workspace: Workspace) -> PlannedCall:
+    """Complete a plan on a backend: its paths are resolved in a thread, when the call has its place in the queue."""
+    if workspace.backend is None:
+        return plan
+    return replace(plan, resolved_paths=await in_thread(_resolve_paths, plan.effects, workspace.files))
+
+
+async def decide(plan: PlannedCall, opinions: tuple[Opinion, ...], judge: Judge, workspace: Workspace) -> Decision:
+    """Judge a call; in a thread where that looks at the files of a backend."""
+    if workspace.backend is None:
+        return judge.decide(plan, opinions)
+    return await in_thread(judge.decide, plan, opinions)
 
 
 def _make_paths_absolute(input: dict[str, Any], tool: Tool, workspace: Workspace) -> dict[str, Any]:
@@ -245,11 +264,11 @@ def _accept_canonical(tool: Tool, input: dict[str, Any]) -> Any:
         raise RuntimeError(f"the canonical form made by {tool.name} does not fit its own schema: {error}") from None
 
 
-def _resolve_paths(effects: Effects) -> dict[str, str]:
+def _resolve_paths(effects: Effects, files: FileSystem) -> dict[str, str]:
     """Map declared paths to their realpaths. Judging and opening both use these, so that nothing can be swapped between."""
     try:
         paths = dict.fromkeys(effect.path for effect in effects if isinstance(effect, Reads | Writes))
-        return {path: realpath(path) for path in paths}
+        return {path: files.realpath(path) for path in paths}
     except PathChanged as error:
         raise Refusal("normalize", f"{error.filename} {PATH_KEEPS_CHANGING}. Try again later.") from None
 
@@ -314,6 +333,7 @@ async def plan_and_check(call: ToolCall, services: Services) -> tuple[PlannedCal
     Raises `Refusal` or `ToolFailure` for a call that would be refused before a decision.
     """
     plan = normalize(bind(call, lookup(call, services.catalog)), services.workspace)
+    plan = await resolve_remote(plan, services.workspace)
     ctx = _context(call, services, None)
     ctx.resolved_paths = plan.resolved_paths
     return plan, await _check(plan, ctx, services)
@@ -321,20 +341,22 @@ async def plan_and_check(call: ToolCall, services: Services) -> tuple[PlannedCal
 
 async def _check(plan: PlannedCall, ctx: ToolContext, services: Services) -> tuple[Opinion, ...]:
     """Run the tool's own check: no opinion, a doubt, or a refusal."""
-    if not plan.tool.has_check or (plan.tool.rechecks_on_run and _runs_unasked(plan, services)):
+    if not plan.tool.has_check or (plan.tool.rechecks_on_run and await _runs_unasked(plan, services)):
         return ()
     try:
         doubt = await services.supervisor.run(plan.tool.check(plan.input, ctx), services.abort, _timeout(plan.tool))
     except (Refusal, ToolFailure):
         # A check may reveal what is in a file. Where the file is denied, only the denial to come is told.
-        if services.judge.decide(plan, ()).behavior != "deny":
+        if (await decide(plan, (), services.judge, services.workspace)).behavior != "deny":
             raise
         return ()
     return (Opinion(plan.tool.name, "ask", doubt.why),) if doubt else ()
 
 
-def _runs_unasked(plan: PlannedCall, services: Services) -> bool:
-    return not _advisers(plan, services) and services.judge.decide(plan, ()).behavior == "allow"
+async def _runs_unasked(plan: PlannedCall, services: Services) -> bool:
+    if _advisers(plan, services):
+        return False
+    return (await decide(plan, (), services.judge, services.workspace)).behavior == "allow"
 
 
 def _advisers(plan: PlannedCall, services: Services) -> list[Adviser]:
@@ -371,7 +393,7 @@ async def _rewrite(
 ) -> PlannedCall:
     """Plan the call anew with another input, checked like any other, and admit it again."""
     call = ToolCall(plan.call.id, plan.call.name, dict(input))
-    plan = normalize(bind(call, plan.tool), services.workspace)
+    plan = await resolve_remote(normalize(bind(call, plan.tool), services.workspace), services.workspace)
     await _readmit(plan, ticket, services)
     ctx.resolved_paths = plan.resolved_paths
     return plan
@@ -389,7 +411,7 @@ async def authorize(
 
     With `answered` they have just allowed this input, which they wrote themselves: it is judged, but not asked about again.
     """
-    decision = services.judge.decide(plan, opinions)
+    decision = await decide(plan, opinions, services.judge, services.workspace)
     answer: Answer | None = None
     if decision.behavior == "ask":
         if answered is None:

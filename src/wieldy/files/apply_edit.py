@@ -18,17 +18,17 @@ from typing import ParamSpec, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wieldy.core.errors import Refusal, ToolFailure, WieldyError
-from wieldy.core.realpath import PATH_KEEPS_CHANGING, PathChanged, realpath
+from wieldy.core.errors import Refusal, StaleFileError, ToolFailure, WieldyError
+from wieldy.core.realpath import PATH_KEEPS_CHANGING, PathChanged
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.files.editing.revision import EditFunction, EditSettings, Report, Revision, load_target, make_report
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
-from wieldy.files.writing.commit import WrittenFile, commit_writes
-from wieldy.files.writing.errors import RollbackError, StaleFileError, WriteError, explain_os_error
-from wieldy.files.writing.recovery import remove_empty_folders
-from wieldy.files.writing.target import READ_FLAGS, FileWrite, Target, in_place, lock_names_at, plan_write, read_target
+from wieldy.files.writing.commit import WrittenFile
+from wieldy.files.writing.errors import RollbackError, WriteError
+from wieldy.files.writing.target import FileWrite, Target, in_place
+from wieldy.files.writing.writers import LocalWriter
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,7 +37,6 @@ T = TypeVar("T")
 ATTEMPTS = 3
 # Recovery cannot settle the entries of living writers, so it is not repeated for ever.
 MAX_RECOVERIES = 2
-READ_BLOCK = 1 << 20
 
 
 class EditResult(Struct, frozen=True):
@@ -83,7 +82,9 @@ async def check_edit(ctx: ToolContext, path: str, edit: EditFunction) -> None:
 
 def _compute(ctx: ToolContext, path: str, edit: EditFunction) -> Revision:
     settings = EditSettings.of(ctx.workspace)
-    return edit(load_target(path, settings, ctx.resolved(path)), ctx.workspace.services.read_state, settings)
+    services = ctx.workspace.services
+    target = load_target(path, settings, ctx.resolved(path), services.journal.writer)
+    return edit(target, services.read_state, settings)
 
 
 def _apply_edit(ctx: ToolContext, path: str, edit: EditFunction, tool: str) -> EditResult:
@@ -120,7 +121,7 @@ def _write_edits(
         FileRequest(
             path,
             ctx.resolved(path),
-            read=_refuse_failures(partial(load_target, path, settings, ctx.resolved(path))),
+            read=_refuse_failures(partial(load_target, path, settings, ctx.resolved(path), journal.writer)),
             compute=_refuse_failures(partial(compute, path, edit)),
         )
         for path, edit in edits.items()
@@ -148,10 +149,10 @@ def _refuse_failures(function: Callable[P, T]) -> Callable[P, T]:
 
 def _update_read_state(ctx: ToolContext, revision: Revision, written: WrittenFile) -> tuple[str, ...]:
     """Verify the file and remember its content as known to the model, if the old one was; returns notes."""
-    state = ctx.workspace.services.read_state
+    state, writer = ctx.workspace.services.read_state, ctx.workspace.services.journal.writer
     if revision.known_whole is None:
         return written.notes
-    if written.stat is None or not _file_holds(written.real_path, revision.after):
+    if written.stat is None or not writer.holds(written.real_path, revision.after):
         state.forget(written.real_path)
         return (*written.notes, "The file was changed again right after it was written: read it before the next edit.")
     state.record_write(
@@ -162,25 +163,6 @@ def _update_read_state(ctx: ToolContext, revision: Revision, written: WrittenFil
         encoding=revision.encoding,
     )
     return written.notes
-
-
-def _file_holds(path: str, content: bytes) -> bool:
-    """Whether a file holds exactly this content, read in blocks."""
-    offset = 0
-    try:
-        fd = os.open(path, READ_FLAGS)
-    except OSError:
-        return False
-    try:
-        while block := os.read(fd, READ_BLOCK):
-            if not content.startswith(block, offset):
-                return False
-            offset += len(block)
-        return offset == len(content)
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
 
 
 # Below is the part that knows nothing of models and their read state; undo writes by it as well.
@@ -224,7 +206,7 @@ def write_changes(
         FileRequest(
             change.path,
             change.real_path,
-            read=partial(read_target, change.path, change.real_path),
+            read=partial(journal.writer.read_target, change.path, change.real_path),
             compute=partial(_expect_unchanged, change),
             mode=change.mode,
             emptied_folders=emptied_folders.get(change.real_path or "", ()),
@@ -250,12 +232,17 @@ def write_files(journal: Journal, requests: Sequence[FileRequest], origin: Chang
 
     Raises `StaleFileError` when a file changes meanwhile, `WriteError` when the system does not let it be written.
     """
-    lock_names = {name for request in requests for name in lock_names_at(request.real_path or realpath(request.path))}
+    writer = journal.writer
+    lock_names = {
+        name
+        for request in requests
+        for name in writer.lock_names_at(request.real_path or writer.files.realpath(request.path))
+    }
     recoveries = 0
     while True:
         with journal.hold_locks(lock_names, requests[0].path if requests else ""):
             has_pending = recoveries < MAX_RECOVERIES and journal.has_pending()
-            targets = [] if has_pending else [_read(request) for request in requests]
+            targets = [] if has_pending else [_read(writer, request) for request in requests]
             needed = {name for target in targets for name in target.lock_names}
             if not has_pending and lock_names.issuperset(needed):
                 return _write_locked(journal, requests, targets, origin)
@@ -268,7 +255,7 @@ def write_files(journal: Journal, requests: Sequence[FileRequest], origin: Chang
 def _write_locked(
     journal: Journal, requests: Sequence[FileRequest], targets: Sequence[Target], origin: ChangeOrigin
 ) -> WriteResult:
-    writes = _plan_writes(requests, targets)
+    writes = _plan_writes(journal.writer, requests, targets)
     if not writes and not origin.reverses:
         return WriteResult(None, tuple(map(_unchanged, targets)))
     entry_id, written, notes = _record_and_write(journal, writes, origin)
@@ -277,31 +264,31 @@ def _write_locked(
     return WriteResult(entry_id, tuple(by_path.get(target.path) or _unchanged(target) for target in targets), notes)
 
 
-def _read(request: FileRequest) -> Target:
+def _read(writer: LocalWriter, request: FileRequest) -> Target:
     """Read a file under its lock, and make sure that its path still leads where it led when the call was judged."""
     try:
         target = request.read()
         if target.stat is not None and target.path == request.real_path:
             return target  # opened without following a link
-        _require_same_place(request)
+        _require_same_place(writer, request)
         return target
     except OSError as error:
-        raise explain_os_error(error, request.path) from error
+        raise writer.explain(error, request.path) from error
     except WieldyError:
-        _require_same_place(request)
+        _require_same_place(writer, request)
         raise
 
 
-def _require_same_place(request: FileRequest) -> None:
+def _require_same_place(writer: LocalWriter, request: FileRequest) -> None:
     try:
-        real_path = realpath(request.path)
+        real_path = writer.files.realpath(request.path)
     except PathChanged:
         raise StaleFileError(request.path, PATH_KEEPS_CHANGING) from None
     if request.real_path not in (None, real_path):
         raise StaleFileError(request.path, f"leads to {real_path} now, not to {request.real_path}")
 
 
-def _plan_writes(requests: Sequence[FileRequest], targets: Sequence[Target]) -> list[FileWrite]:
+def _plan_writes(writer: LocalWriter, requests: Sequence[FileRequest], targets: Sequence[Target]) -> list[FileWrite]:
     contents = [request.compute(target) for request, target in zip(requests, targets, strict=True)]
     changed = [
         (request, target, content)
@@ -311,11 +298,11 @@ def _plan_writes(requests: Sequence[FileRequest], targets: Sequence[Target]) -> 
     writes: list[FileWrite] = []
     for request, target, content in changed:
         try:
-            write = plan_write(
+            write = writer.plan_write(
                 target, content, mode=request.mode, alone=len(changed) == 1, keep_links=request.keep_links
             )
         except OSError as error:
-            raise explain_os_error(error, target.path, needed=len(content or b"")) from error
+            raise writer.explain(error, target.path, needed=len(content or b"")) from error
         writes.append(replace(write, folders=request.emptied_folders) if write.method == "delete" else write)
     if len({write.real_path for write in writes}) < len(writes):
         raise WieldyError("the same file is named twice in one change")
@@ -328,7 +315,7 @@ def _record_and_write(
     """Record the writes, carry them out, and record how that ended."""
     entry_id, notes = journal.begin(writes, origin)
     try:
-        written = commit_writes(writes, disk=journal.disk, roots=journal.workspace.roots)
+        written = journal.writer.commit_writes(writes, journal.workspace.roots)
     except RollbackError:
         raise  # the entry stays pending for recovery, as it does after any other exception than the next two
     except StaleFileError:
@@ -359,7 +346,7 @@ def _remove_emptied_folders(journal: Journal, requests: Sequence[FileRequest]) -
     """Remove folders made for files that are gone again, also where the last of several files went by other hands."""
     folders = {folder for request in requests for folder in request.emptied_folders}
     with suppress(OSError):
-        remove_empty_folders(folders, journal.disk)
+        journal.writer.remove_empty_folders(folders)
 
 
 def _unchanged(target: Target) -> WrittenFile:

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias, get_args
 from msgspec import Struct
 
 from wieldy.core.errors import Refusal, ToolFailure
+from wieldy.core.filesystem import FileSystem
 from wieldy.core.state_dirs import config_home
 from wieldy.core.workspace import Workspace
 
@@ -56,19 +57,20 @@ def memory_files(workspace: Workspace) -> Iterator[MemoryFile]:
     """Every memory file by name, the project's first."""
     for scope in SCOPES:
         top = memory_folder(scope, workspace)
-        if os.path.realpath(top) == top:
-            yield from (MemoryFile(scope, os.path.relpath(path, top), size) for path, size in _files(top, MAX_DEPTH))
+        if workspace.files.realpath(top) == top:
+            files = _files(top, MAX_DEPTH, workspace.files)
+            yield from (MemoryFile(scope, os.path.relpath(path, top), size) for path, size in files)
 
 
-def _files(folder: str, depth: int) -> Iterator[tuple[str, int]]:
+def _files(folder: str, depth: int, files: FileSystem) -> Iterator[tuple[str, int]]:
     try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        entries = sorted(files.list_folder(folder), key=lambda entry: entry.name)
     except OSError:
         return
     for entry in entries:
         if entry.name.startswith("."):
             continue
         if entry.is_file(follow_symlinks=False):
-            yield entry.path, entry.stat(follow_symlinks=False).st_size
+            yield entry.path, files.lstat(entry.path).st_size
         elif depth > 1 and entry.is_dir(follow_symlinks=False):
-            yield from _files(entry.path, depth - 1)
+            yield from _files(entry.path, depth - 1, files)

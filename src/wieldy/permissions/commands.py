@@ -71,7 +71,7 @@ class CommandPolicy:
         if not analysis.sweeps or (context.mode.accepts_all and not self._files.denies_anything):
             return
         try:
-            for link in symlinks.find_links(analysis.sweeps):
+            for link in symlinks.find_links(analysis.sweeps, self._files.files):
                 access = FileAccess(
                     Reads(link),
                     command,
@@ -149,7 +149,7 @@ class CommandPolicy:
 
     def _judge_linked(self, part: CommandPart, program: Finding, context: DecisionContext) -> Iterator[Finding]:
         """Judge what new links lead to as if it were touched: whatever uses the link later names only the link."""
-        for path in indirect_writes.linked_paths(part):
+        for path in indirect_writes.linked_paths(part, self._files.files):
             for effect in (Reads(path), Writes(path)):
                 finding = self._files.judge(FileAccess(effect, part.text, program, recursive=True), context)
                 may_reach = finding.reason.kind == "path" and isinstance(effect, Reads) and finding.behavior == "ask"

@@ -15,6 +15,7 @@ from wieldy.core.call import PlannedCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion, Reason
 from wieldy.core.effects import Effect, Fetches, Opaque, Reads, Runs, Writes
 from wieldy.core.state_dirs import shared_folders
+from wieldy.core.workspace import UNKNOWN_HOME
 from wieldy.permissions import suggest
 from wieldy.permissions.files import FileAccess, FilePolicy, NetworkPolicy, OutsidePolicy
 from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
@@ -76,16 +77,21 @@ class Policy:
         config_folders: Sequence[str | Path] = (),
     ) -> Policy:
         """Build the policy of a workspace in a `project`; `tools` is the settings section, `config_folders` hold settings."""
-        home = workspace.env.get("HOME") or os.path.expanduser("~")
+        home = workspace.home or UNKNOWN_HOME
         readable = (workspace.session_dir, *shared_folders(workspace.env))
         real_folders = tuple(map(os.path.realpath, readable))
         main_repository = None
-        if os.path.isfile(os.path.join(workspace.root, ".git")):
+        if workspace.backend is None and os.path.isfile(os.path.join(workspace.root, ".git")):
             from wieldy.shell.sandbox.policy import main_repository as find_main_repository
 
             main_repository = find_main_repository(workspace.root)
         paths = PathResolver(
-            workspace.roots, home=home, project=project, readable=real_folders, main_repository=main_repository
+            workspace.roots,
+            home=home,
+            project=project,
+            readable=real_folders,
+            main_repository=main_repository,
+            files=workspace.files,
         )
         return cls(
             rules,

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from wieldy.core.decision import Behavior, Reason
 from wieldy.core.effects import Reads, Writes
+from wieldy.core.filesystem import FileSystem
 from wieldy.permissions import suggest
 from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.permissions.paths import PathResolver, ResolvedPath, is_below, is_stream
@@ -141,7 +142,11 @@ class FilePolicy:
         if not self._paths.is_folder(resolved.real):
             return None
         rule = self._rules.may_deny_inside(access.subject, resolved)
-        if rule is not None and access.as_on_disk and not self._rules.holds_denied(access.subject, resolved):
+        if (
+            rule is not None
+            and access.as_on_disk
+            and not self._rules.holds_denied(access.subject, resolved, self.files)
+        ):
             return None
         return rule
 
@@ -183,6 +188,10 @@ class FilePolicy:
         verb = "writes" if access.writes else "reads"
         return Finding(Reason("default", "ask", f"{verb} {path}", part=part), suggestion)
 
+    @property
+    def files(self) -> FileSystem:
+        return self._paths.files
+
     def hides(self, path: str) -> bool:
         """Return whether a rule forbids reading a path, so that searches and listings leave it out."""
         covering = self._rules.covering(self._paths.resolve_listed(path))
@@ -200,7 +209,7 @@ class FilePolicy:
         if any(is_below(place, real) for place in (*self._paths.roots, self._paths.home)):
             return True
         try:
-            names = os.listdir(real)
+            names = [entry.name for entry in self.files.list_folder(real)]
         except OSError:
             return False
         hidden = (os.path.join(real, name) for name in names if name.startswith("."))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from glob import iglob
+from fnmatch import fnmatchcase
+from glob import has_magic, iglob
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from wieldy.core.decision import Reason
 from wieldy.core.effects import Reads, Writes
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem
 from wieldy.permissions.files import FilePolicy
 from wieldy.permissions.findings import Finding
 
@@ -44,11 +46,11 @@ def find_writes(part: CommandPart, files: FilePolicy) -> Iterator[Writes]:
         if isinstance(effect, Writes) and files.is_folder(effect.path):
             yield from (Writes(os.path.join(effect.path, os.path.basename(source))) for source in sources)
     for folder, source in _transfers(part):
-        yield from (Writes(os.path.join(folder, name)) for name in _list_folder(source) or ())
-    yield from (Writes(path) for path in _overwritten(part) if files.is_protected(path))
+        yield from (Writes(os.path.join(folder, name)) for name in _list_folder(source, files.files) or ())
+    yield from (Writes(path) for path in _overwritten(part, files.files) if files.is_protected(path))
 
 
-def _overwritten(part: CommandPart) -> Iterator[str]:
+def _overwritten(part: CommandPart, files: FileSystem) -> Iterator[str]:
     """Yield what globs match that a writing part is given, and the operands of programs that change files in place."""
     writes = any(isinstance(effect, Writes) for effect in part.effects)
     in_place = not part.known and _changes_in_place(part)
@@ -56,7 +58,7 @@ def _overwritten(part: CommandPart) -> Iterator[str]:
         for cwd in part.cwds:
             path = os.path.join(cwd, word.text)
             if word.kind == "glob":
-                yield from islice(iglob(path.replace("[^", "[!"), include_hidden=True), MAX_GLOB_MATCHES)
+                yield from islice(_glob(path.replace("[^", "[!"), files), MAX_GLOB_MATCHES)
             elif in_place and word.static and not word.text.startswith("-"):
                 yield os.path.normpath(path)
 
@@ -70,13 +72,13 @@ def _changes_in_place(part: CommandPart) -> bool:
 def judge_unknown(part: CommandPart, files: FilePolicy) -> Iterator[Finding]:
     """Ask where unknown files may come into a folder that has protected ones."""
     for folder, source in _transfers(part):
-        if _list_folder(source) is None and files.may_hold_protected(folder):
+        if _list_folder(source, files.files) is None and files.may_hold_protected(folder):
             text = f"what comes into {folder} is unknown, and protected files may be among it"
             yield Finding(Reason("guard", "ask", text, part=part.text))
             return
 
 
-def linked_paths(part: CommandPart) -> Iterator[str]:
+def linked_paths(part: CommandPart, files: FileSystem) -> Iterator[str]:
     """Yield what the links lead to that a part makes. A relative symlink starts at the folder that it is in."""
     texts = [word.text for word in part.argv[1:]]
     if part.program == "cp" and not any(map(_COPY_AS_LINK.fullmatch, texts)):
@@ -92,15 +94,37 @@ def linked_paths(part: CommandPart) -> Iterator[str]:
         for word in operands:
             for folder in dict.fromkeys((cwd, os.path.dirname(link), link)):
                 path = os.path.normpath(os.path.join(folder, word.text))
-                if word.static and os.path.lexists(path):
+                if word.static and files.exists(path):
                     yield path
 
 
-def _list_folder(source: str | None) -> list[str] | None:
+def _list_folder(source: str | None, files: FileSystem) -> list[str] | None:
     try:
-        return os.listdir(source) if source is not None else None
+        return [entry.name for entry in files.list_folder(source)] if source is not None else None
     except OSError:
         return None
+
+
+def _glob(pattern: str, files: FileSystem) -> Iterator[str]:
+    """The paths that a glob matches, hidden ones too."""
+    if files is LOCAL_FILES:
+        yield from iglob(pattern, include_hidden=True)
+        return
+    folders = ["/"]
+    *above, last = [name for name in pattern.split("/") if name] or [""]
+    for name in above:
+        matches = [path for folder in folders for path in _matching(folder, name, files)]
+        folders = [path for path in matches[:MAX_GLOB_MATCHES] if files.is_folder(path)]
+    for folder in folders:
+        yield from _matching(folder, last, files)
+
+
+def _matching(folder: str, pattern: str, files: FileSystem) -> list[str]:
+    if not has_magic(pattern):
+        path = os.path.join(folder, pattern)
+        return [path] if files.exists(path) else []
+    names = _list_folder(folder, files) or []
+    return [os.path.join(folder, name) for name in names if fnmatchcase(name, pattern)]
 
 
 def _transfers(part: CommandPart) -> Iterator[tuple[str, str | None]]:

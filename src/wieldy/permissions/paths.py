@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from wieldy.core.realpath import realpath
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem
 
 _STREAMS = frozenset({"/dev/null", "/dev/zero", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/full"})
 _DESCRIPTOR = re.compile(r"/dev/fd/[0-9]+")
@@ -73,7 +73,7 @@ class CaseProbe:
 
 
 class PathResolver:
-    """Resolves the paths of one workspace. The file system is a parameter.
+    """Resolves the paths of one workspace. The file system is a parameter: `files`, of which tests replace single questions.
 
     `readable` folders may be read, but not written. So may `main_repository`, to which a linked work tree belongs.
     """
@@ -86,21 +86,23 @@ class PathResolver:
         project: str | None = None,
         readable: Sequence[str] = (),
         main_repository: str | None = None,
+        files: FileSystem = LOCAL_FILES,
         real: Callable[[str], str] | None = None,
-        is_folder: Callable[[str], bool] = os.path.isdir,
-        exists: Callable[[str], bool] = os.path.lexists,
+        is_folder: Callable[[str], bool] | None = None,
+        exists: Callable[[str], bool] | None = None,
         folds_case: Callable[[str], bool] | None = None,
     ) -> None:
+        self.files = files
         self.roots = tuple(roots)
         # Where path rules without an anchor start.
         self.project = project or self.roots[0]
         self.home = os.path.expanduser("~") if home is None else home
-        self.real = realpath if real is None else real
-        self.is_folder = is_folder
-        self.exists = exists
+        self.real = files.realpath if real is None else real
+        self.is_folder = files.is_folder if is_folder is None else is_folder
+        self.exists = files.exists if exists is None else exists
         self.main_repository = main_repository
         self._readable = tuple(readable) if main_repository is None else (*readable, main_repository)
-        self._folds_case = CaseProbe() if folds_case is None else folds_case
+        self._folds_case = CaseProbe(files.stat) if folds_case is None else folds_case
         # The folder of the last path of a listing: its path and identity, its real path, and what holds for its files.
         self._last_folder: tuple[tuple[str, int, int], str, bool, bool] = (("", 0, 0), "", False, False)
 
@@ -116,6 +118,7 @@ class PathResolver:
             project=self.project,
             readable=tuple(folder for folder in self._readable if folder != self.main_repository),
             main_repository=self.main_repository,
+            files=self.files,
             real=self.real,
             is_folder=self.is_folder,
             exists=self.exists,
@@ -156,7 +159,7 @@ class PathResolver:
     def resolve_listed(self, path: str) -> ResolvedPath:
         """Resolve a path for reading, reusing the folder of the path before, as in a listing of thousands."""
         folder, name = os.path.split(path)
-        if "/../" in f"{path}/":
+        if "/../" in f"{path}/" or isinstance(self.files, RemoteFileSystem):
             return self.resolve(path, reading=True)
         try:
             status = os.stat(folder)

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Behavior
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem
 from wieldy.permissions.paths import PathResolver, ResolvedPath, is_below, path_key
 from wieldy.permissions.patterns import (
     CommandPattern,
@@ -244,15 +245,14 @@ class PathRules:
                 return rule
         return None
 
-    def holds_denied(self, subject: str, folder: ResolvedPath) -> bool:
+    def holds_denied(self, subject: str, folder: ResolvedPath, files: FileSystem = LOCAL_FILES) -> bool:
         """Return whether a file on disk below a folder is denied, or may be where there are too many to look at."""
         patterns = self.denying(subject)
         pending = [folder.real]
         left = MAX_LISTED
         while pending:
             try:
-                with os.scandir(pending.pop()) as entries:
-                    listing = list(entries)
+                listing = files.list_folder(pending.pop())
             except OSError:
                 continue  # the command cannot list it either
             left -= len(listing)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
+
+from wieldy.core.filesystem import LOCAL_FILES, Entry, FileSystem
 
 if TYPE_CHECKING:
     from wieldy.shell.policy.command_part import Sweep
@@ -20,9 +22,11 @@ class UncertainNames(Exception):
     """It cannot be told which files a command opens; the message says why."""
 
 
-def find_links(sweeps: Iterable[Sweep], *, max_entries: int = MAX_ENTRIES) -> Iterator[str]:
+def find_links(
+    sweeps: Iterable[Sweep], files: FileSystem = LOCAL_FILES, *, max_entries: int = MAX_ENTRIES
+) -> Iterator[str]:
     """The symlinks that the files of these sweeps may be or be reached by. Raises `UncertainNames`."""
-    finder = _LinkFinder(max_entries)
+    finder = _LinkFinder(files, max_entries)
     for sweep in sweeps:
         if sweep.pattern:
             yield from finder.match(sweep, sweep.folder, [name for name in sweep.pattern.split("/") if name])
@@ -33,7 +37,8 @@ def find_links(sweeps: Iterable[Sweep], *, max_entries: int = MAX_ENTRIES) -> It
 class _LinkFinder:
     """Looks at a bounded number of folder entries."""
 
-    def __init__(self, max_entries: int) -> None:
+    def __init__(self, files: FileSystem, max_entries: int) -> None:
+        self._files = files
         self._entries_left = max_entries
 
     def match(self, sweep: Sweep, folder: str, names: list[str]) -> Iterator[str]:
@@ -46,9 +51,9 @@ class _LinkFinder:
         for path in matches:
             if sweep.splits and _EXPANDED_CHARACTERS.search(os.path.basename(path)):
                 raise UncertainNames(f"without quotes bash splits the name of {path!r}; put the variable into quotes")
-            if os.path.islink(path):
+            if self._files.is_link(path):
                 yield path
-            if rest and os.path.isdir(path):
+            if rest and self._files.is_folder(path):
                 yield from self.match(sweep, path, rest)
 
     def walk(self, sweep: Sweep) -> Iterator[str]:
@@ -64,10 +69,9 @@ class _LinkFinder:
                 elif sweep.links is not None and entry.is_symlink() and _may_match(entry.name, sweep.links):
                     yield entry.path
 
-    def _scan(self, folder: str) -> list[os.DirEntry[str]]:
+    def _scan(self, folder: str) -> Sequence[Entry]:
         try:
-            with os.scandir(folder) as entries:
-                listing = list(entries)
+            listing = self._files.list_folder(folder)
         except OSError:
             # The command cannot list it either.
             return []

@@ -11,6 +11,7 @@ from queue import SimpleQueue
 
 from msgspec import Struct
 
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem, look
 from wieldy.core.realpath import realpath
 from wieldy.core.threads import in_thread
 from wieldy.search.ignore import HiddenTest
@@ -29,7 +30,7 @@ class GlobResult(Struct, frozen=True):
     notices: tuple[str, ...]
 
 
-def split_pattern(pattern: str, folder: str) -> tuple[str, str]:
+def split_pattern(pattern: str, folder: str, files: FileSystem = LOCAL_FILES) -> tuple[str, str]:
     """The deepest folder a pattern can be searched from, and the rest of the pattern, which starts at that folder."""
     if pattern.startswith("~/"):
         pattern = os.path.expanduser("~") + pattern[1:]
@@ -40,23 +41,27 @@ def split_pattern(pattern: str, folder: str) -> tuple[str, str]:
         prefix = f"/{prefix.lstrip('/')}"
     root = os.path.join(folder, prefix)
     # After a link, `..` is the parent of what it points to.
-    return realpath(root) if ".." in prefix.split("/") else os.path.normpath(root), f"/{rest}"
+    if ".." in prefix.split("/") and files is LOCAL_FILES:
+        return realpath(root), f"/{rest}"
+    return os.path.normpath(root), f"/{rest}"
 
 
 async def find_files(
     pattern: str, folder: str, ripgrep: Ripgrep, limit: int = 100, hidden: HiddenTest | None = None
 ) -> GlobResult:
     """Files below `folder` that match and are not hidden, latest change first; a `limit` of 0 means all."""
-    root, rest = split_pattern(pattern, folder)
+    files = ripgrep.files
+    root, rest = split_pattern(pattern, folder, files)
     if rest.endswith("/"):
         return GlobResult((), 0, ("The pattern names folders. Add * or **/* to list the files in them.",))
-    if not os.path.isdir(root):
+    if not await look(files, files.is_folder, root):
         return GlobResult((), 0, ())
     try:
-        listing = _Listing(root, rest, hidden)
+        listing = await look(files, _Listing, root, rest, hidden, files)
     except (BadGlob, re.error) as error:
         raise SearchFailure(f"The pattern {pattern!r} cannot be read: {error}.") from None
-    argv = ripgrep.list_command(root, file_name_flags([rest]))
+    newest_by_rg = () if files is LOCAL_FILES else ("--sortr=modified",)
+    argv = await look(files, ripgrep.list_command, root, (*newest_by_rg, *file_name_flags([rest])))
 
     async def list_files() -> ProcessResult:
         try:
@@ -65,7 +70,8 @@ async def find_files(
             listing.end()
 
     # Reading times takes as long as listing: a thread does it while more files are still being listed.
-    result, newest = await asyncio.gather(list_files(), in_thread(newest_first, listing, limit))
+    order = newest_first if files is LOCAL_FILES else _as_listed
+    result, newest = await asyncio.gather(list_files(), in_thread(order, listing, limit))
     if has_failed(result):
         raise SearchFailure(f"The search failed: {result.stderr or 'the search program gave no reason'}")
     notices = tuple(describe_gaps(result, ripgrep))
@@ -91,10 +97,15 @@ def newest_first(batches: Iterable[Iterable[str]], limit: int = 0) -> list[str]:
     return [path for _, path in keyed[: limit or None]]
 
 
+def _as_listed(batches: Iterable[Iterable[str]], limit: int = 0) -> list[str]:
+    """The files in the order in which they come; a `limit` of 0 means all."""
+    return [path for batch in batches for path in batch][: limit or None]
+
+
 class _Listing:
     """Consumes a list of all files chunk by chunk; iterating gives batches of those that match, until the end."""
 
-    def __init__(self, root: str, glob: str, hidden: HiddenTest | None) -> None:
+    def __init__(self, root: str, glob: str, hidden: HiddenTest | None, files: FileSystem) -> None:
         self.prefix = root.rstrip("/") + "/"
         self.matches = compile_glob(glob)
         self.hidden = hidden
@@ -103,7 +114,7 @@ class _Listing:
         self.batches: SimpleQueue[list[str]] = SimpleQueue()
         # A name such as `[slug].tsx` is a pattern to us and a file's name to whoever wrote it.
         name = glob.lstrip("/")
-        if os.path.isfile(self.prefix + name) and not self.matches(name):
+        if files.is_file(self.prefix + name) and not self.matches(name):
             self.add([self.prefix + name])
 
     def consume(self, chunk: bytes) -> bool:

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem, look
 from wieldy.core.threads import in_thread
 from wieldy.search.glob import newest_first
 from wieldy.search.ignore import HiddenTest
@@ -91,7 +92,7 @@ class GrepResult(Struct, frozen=True):
 async def grep(query: GrepQuery, ripgrep: Ripgrep, hidden: HiddenTest | None = None) -> GrepResult:
     """Search. Files that are `hidden` do not appear in any way."""
     _check_pattern(query.pattern)
-    target = await in_thread(_open_target, query.root)
+    target = await in_thread(_open_target, query.root, ripgrep.files)
     if target.binary:
         return GrepResult(notices=("The file is binary, and binary files are not searched.",))
     deadline = time.monotonic() + ripgrep.seconds
@@ -101,7 +102,7 @@ async def grep(query: GrepQuery, ripgrep: Ripgrep, hidden: HiddenTest | None = N
         # Whatever the first step took, leave time to print some of its files.
         seconds = max(deadline - time.monotonic(), ripgrep.seconds / 4)
         return await _print_page(query, target, ripgrep, files, seconds, notices)
-    if query.mode == "files_with_matches":
+    if query.mode == "files_with_matches" and ripgrep.files is LOCAL_FILES:  # a backend lists them in this order
         newest = await in_thread(newest_first, ([file.path for file in files],))
         files = [FileMatches(path) for path in newest]
     page = tuple(files[query.offset :][: query.limit or None])
@@ -137,15 +138,14 @@ class _Target(Struct, frozen=True):
         return self.folder.rstrip("/") + "/"
 
 
-def _open_target(root: str) -> _Target:
+def _open_target(root: str, files: FileSystem) -> _Target:
     """Raises OSError when the path cannot be opened."""
-    mode = os.stat(root).st_mode
+    mode = files.stat(root).st_mode
     if stat.S_ISDIR(mode):
         return _Target(root)
     if not stat.S_ISREG(mode):
         raise SearchFailure(f"{root} is neither a file nor a folder, so it cannot be searched.")
-    with open(root, "rb") as file:
-        head = file.read(_BINARY_PROBE)
+    head = files.read_start(root, _BINARY_PROBE)
     utf16 = head.startswith((b"\xff\xfe", b"\xfe\xff"))
     return _Target(os.path.dirname(root), os.path.basename(root), b"\0" in head and not utf16)
 
@@ -169,17 +169,20 @@ async def _find_matching_files(
         flags += exclude_flags(excluded)
         flags += [f"--type={query.file_type}"] if query.file_type else file_name_flags(included)
     collector = _FileCollector(target.prefix, test, counted=query.mode != "files_with_matches")
-    argv = ripgrep.search_command(target.folder, query.pattern, flags, f"./{target.name}")
+    is_newest_first = query.mode == "files_with_matches" and ripgrep.files is not LOCAL_FILES
+    if is_newest_first:
+        flags.append("--sortr=modified")
+    argv = await look(ripgrep.files, ripgrep.search_command, target.folder, query.pattern, flags, f"./{target.name}")
     result = await ripgrep.run(argv, target.folder, collector.consume)
     if has_failed(result):
         raise SearchFailure(await in_thread(_explain_failure, result.stderr, query, ripgrep))
     notices = (f"The search was stopped after {MAX_FILES} files; narrow it.",) if collector.full else ()
-    return await in_thread(_visible, collector.files, hidden), result, notices
+    visible = await in_thread(_visible, collector.files, hidden)
+    return visible if is_newest_first else sorted(visible, key=lambda file: file.path), result, notices
 
 
 def _visible(files: list[FileMatches], hidden: HiddenTest | None) -> list[FileMatches]:
-    visible = [file for file in files if not hidden(file.path)] if hidden else files
-    return sorted(visible, key=lambda file: file.path)
+    return [file for file in files if not hidden(file.path)] if hidden else files
 
 
 def _match_flags(query: GrepQuery) -> list[str]:

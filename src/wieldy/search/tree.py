@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from wieldy.core.realpath import realpath
+from wieldy.core.filesystem import LOCAL_FILES, Entry, FileSystem
 from wieldy.search.format import display_path, escape_controls
 from wieldy.search.ignore import HiddenTest, IgnoreRules, inside_repository, load_parent_rules
 from wieldy.search.patterns import PathTest, compile_globs
@@ -66,11 +65,13 @@ def list_tree(
     limit: int = MAX_ENTRIES,
     stopped: Callable[[], bool] = lambda: False,
     respect_ignore_files: bool = True,
+    files: FileSystem = LOCAL_FILES,
 ) -> Tree:
     """List an absolute folder. Raises OSError when it cannot be opened, BadGlob for an `ignore` that cannot be read."""
-    lister = _Lister(realpath(folder), compile_globs(ignore), hidden, limit, stopped)
+    lister = _Lister(files, files.realpath(folder), compile_globs(ignore), hidden, limit, stopped)
     if respect_ignore_files:
-        lister.top.rules = load_parent_rules(lister.top.path, inside_repository(lister.top.path))
+        in_repository = inside_repository(lister.top.path, files)
+        lister.top.rules = load_parent_rules(lister.top.path, in_repository, files=files)
     return lister.build()
 
 
@@ -88,8 +89,15 @@ class _Lister:
     """Opens folders level by level until the limit is reached."""
 
     def __init__(
-        self, root: str, excluded: PathTest | None, hidden: HiddenTest | None, limit: int, stopped: Callable[[], bool]
+        self,
+        files: FileSystem,
+        root: str,
+        excluded: PathTest | None,
+        hidden: HiddenTest | None,
+        limit: int,
+        stopped: Callable[[], bool],
     ) -> None:
+        self.files = files
         self.prefix = len(root.rstrip("/")) + 1
         self.excluded = excluded
         self.is_hidden = hidden
@@ -127,13 +135,12 @@ class _Lister:
             return []
 
     def open(self, folder: TreeEntry) -> list[TreeEntry]:
-        with os.scandir(folder.path) as scan:
-            dir_entries = list(scan)
+        dir_entries = self.files.list_folder(folder.path)
         rules = folder.rules and folder.rules.enter(folder.path, {entry.name for entry in dir_entries})
         entries = (self.entry(entry, rules) for entry in dir_entries)
         return sorted((entry for entry in entries if entry), key=lambda entry: entry.name)
 
-    def entry(self, dir_entry: os.DirEntry[str], rules: IgnoreRules | None) -> TreeEntry | None:
+    def entry(self, dir_entry: Entry, rules: IgnoreRules | None) -> TreeEntry | None:
         is_link = dir_entry.is_symlink()
         is_folder = not is_link and dir_entry.is_dir()
         if self.excluded and self.excluded(dir_entry.path[self.prefix :]):
@@ -147,15 +154,14 @@ class _Lister:
             self.ignored += 1
             return None
         return TreeEntry(
-            dir_entry.name, dir_entry.path, is_folder, _link_target(dir_entry.path) if is_link else None, rules
+            dir_entry.name, dir_entry.path, is_folder, self.link_target(dir_entry) if is_link else None, rules
         )
 
-
-def _link_target(path: str) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return "?"
+    def link_target(self, entry: Entry) -> str:
+        try:
+            return self.files.read_link(entry.path) if self.files is LOCAL_FILES else getattr(entry, "target", "?")
+        except OSError:
+            return "?"
 
 
 def _format(entries: Iterable[TreeEntry], more: int | None, indent: str) -> Iterator[str]:

@@ -11,12 +11,13 @@ from msgspec import Struct
 
 from wieldy.core.effects import Effects, Fetches, Runs, Writes
 from wieldy.core.errors import Refusal, ToolFailure
+from wieldy.core.filesystem import look
 from wieldy.core.setting_keys import default_of
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Doubt, Output, Progress, Tool, ToolContext
 from wieldy.core.tool_decorator import drop_fields, load_description
 from wieldy.core.truncate import truncate
-from wieldy.core.workspace import Workspace
+from wieldy.core.workspace import UNKNOWN_HOME, Workspace
 
 if TYPE_CHECKING:
     from wieldy.files.journal.command_snapshots import CommandSnapshot
@@ -113,7 +114,8 @@ class Bash(Tool):
         from wieldy.shell.running.session import ensure_working_directory
 
         workspace, command = ctx.workspace, args["command"]
-        notices = [notice] if (notice := ensure_working_directory(workspace)) else []
+        notice = await look(workspace.files, ensure_working_directory, workspace)
+        notices = [notice] if notice else []
         cwd = workspace.cwd
         analysis = _analysis(command, workspace)
         confine, sandbox_notice = await _confinement(args, analysis, ctx)
@@ -121,20 +123,19 @@ class Bash(Tool):
         neutral_env = await _neutral_environment(analysis, workspace)
         read_only = analysis.verdict == "read_only"
         if args.get("run_in_background"):
-            shell_id = _background(workspace).start(command, cwd=cwd, extra_env=neutral_env, confine=confine)
+            _background(workspace).require_room()
+            shell = await _start(workspace, command, cwd, neutral_env, confine)
+            background = _background(workspace).adopt(shell, command)
             if not read_only and _undo_is_on(workspace):
                 notices.append(await _record_background(ctx))
-            yield _started_output(shell_id, notices)
+            yield _started_output(background, notices)
             return
+        if workspace.backend is not None and not read_only and _undo_is_on(workspace):
+            notices.append(await _record_unwatched_backend(ctx))
         snapshot = None if read_only else await _take_snapshot(analysis, ctx)
+        keeps_directory = read_only and all(part.program != "cd" for part in analysis.parts)
         try:
-            shell = workspace.services.shells.start(
-                command,
-                cwd=cwd,
-                extra_env=neutral_env,
-                confine=confine,
-                keeps_directory=read_only and all(part.program != "cd" for part in analysis.parts),
-            )
+            shell = await _start(workspace, command, cwd, neutral_env, confine, keeps_directory=keeps_directory)
         except BaseException:
             if snapshot:
                 await snapshot.record_changes()
@@ -158,6 +159,24 @@ class Bash(Tool):
 
 
 bash = Bash()
+
+
+async def _start(
+    workspace: Workspace,
+    command: str,
+    cwd: str,
+    extra_env: Mapping[str, str],
+    confine: Confinement | None,
+    *,
+    keeps_directory: bool = False,
+) -> Shell:
+    """Start a command on this machine or on the backend."""
+    shells = workspace.services.shells
+    if workspace.backend is None:
+        return shells.start(command, cwd=cwd, extra_env=extra_env, confine=confine, keeps_directory=keeps_directory)
+    return await shells.start_remote(
+        workspace.backend, command, cwd=cwd, extra_env=extra_env, keeps_directory=keeps_directory
+    )
 
 
 class ForegroundRun(Struct, frozen=True):
@@ -188,7 +207,7 @@ async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
     notices = [*run.notices, *end_notes(result, meaning, run.timeout, run.command)]
     if run.sandboxed and (meaning is None or meaning.is_error or result.code == 0):
         notices += _blocked_notes(run.command, result, workspace)
-    if notice := update_working_directory(workspace, run.cwd, result.directory):
+    if notice := await look(workspace.files, update_working_directory, workspace, run.cwd, result.directory):
         notices.append(notice)
     task = None
     if result.leftovers and not shell.reader.eof.done() and result.reason == "exited":
@@ -241,7 +260,7 @@ def _moved_to_background(background: BackgroundShell, run: ForegroundRun) -> Out
 
 def _started_output(background: BackgroundShell, notices: list[str]) -> Output:
     text = (
-        f"Started in the background as {background.id} (pid {background.pid}). "
+        f"Started in the background as {background.id}{f' (pid {background.pid})' if background.pid else ''}. "
         "Read its output with BashOutput, end it with KillShell."
     )
     data: dict[str, Any] = {"output": "", "stdout": "", "stderr": None, "exitCode": None, "interrupted": False}
@@ -278,8 +297,10 @@ async def _confinement(
         return await sandbox.shield(workspace.original_roots) if needs_shield else None, None
     if (await sandbox.wrapper()).mechanism == "none":
         if workspace.setting("sandbox.failIfUnavailable"):
-            raise ToolFailure("No sandbox works on this system and the settings require one, so nothing was run.")
-        return None, "no sandbox works on this system: the command ran unconfined"
+            where = "on this system" if workspace.backend is None else f"on {workspace.backend.id}"
+            raise ToolFailure(f"No sandbox works {where} and the settings require one, so nothing was run.")
+        where = "on this system" if workspace.backend is None else f"on {workspace.backend.id}"
+        return None, f"no sandbox works {where}: the command ran unconfined"
     hidden, read_only = await _guarded_files(analysis, ctx)
     folder = str(workspace.services.shells.folder)
     return await sandbox.confinement(also_writable=(folder,), hidden=hidden, read_only=read_only), None
@@ -314,12 +335,12 @@ def _blocked_notes(command: str, result: CommandResult, workspace: Workspace) ->
 def _analysis(command: str, workspace: Workspace) -> Analysis:
     from wieldy.shell.policy.analysis import analyze
 
-    home = workspace.env.get("HOME") or os.path.expanduser("~")
-    return analyze(command, cwd=workspace.cwd, home=home, root=workspace.root)
+    return analyze(command, cwd=workspace.cwd, home=workspace.home or UNKNOWN_HOME, root=workspace.root)
 
 
 async def _neutral_environment(analysis: Analysis, workspace: Workspace) -> dict[str, str]:
     """Variables that keep read-only commands from running what the project names: programs, versions, modules."""
+    on_host = workspace.backend is None or workspace.backend.has_host_programs
     if analysis.verdict == "unknown":
         variables = {}
     else:
@@ -329,18 +350,20 @@ async def _neutral_environment(analysis: Analysis, workspace: Workspace) -> dict
 
             roots = (workspace.root, *workspace.extra_roots)
             surrounding = {**workspace.env, **workspace.setting("env")}
-            variables |= neutral_python_environment(pythons, roots, surrounding=surrounding)
+            variables |= neutral_python_environment(pythons, roots, surrounding=surrounding, on_host=on_host)
     if folders := analysis.neutral_git_folders:
         from wieldy.shell.running.neutral_git import neutral_git_environment
 
-        variables |= await in_thread(neutral_git_environment, *folders, surrounding=workspace.env)
+        variables |= await in_thread(
+            neutral_git_environment, *folders, surrounding=workspace.env if on_host else {}, files=workspace.files
+        )
     return variables
 
 
 async def _take_snapshot(analysis: Analysis, ctx: ToolContext) -> CommandSnapshot | None:
     """Snapshot what the command may write, for undo; None if undo is off."""
     workspace = ctx.workspace
-    if not _undo_is_on(workspace):
+    if not _undo_is_on(workspace) or workspace.backend is not None:
         return None
     from wieldy.files.journal.command_snapshots import CommandSnapshot
 
@@ -375,12 +398,24 @@ async def _add_changes(output: Output, snapshot: CommandSnapshot | None, ctx: To
 
 async def _record_background(ctx: ToolContext) -> str:
     """Record that undo does not cover a command in the background; returns a notice."""
+    await _record_unwatched(ctx, "nobody watches what a command in the background changes")
+    return "undo does not cover what it changes"
+
+
+async def _record_unwatched_backend(ctx: ToolContext) -> str:
+    """Record that undo does not cover the commands of a backend; returns a notice."""
+    assert ctx.workspace.backend is not None
+    where = ctx.workspace.backend.id
+    await _record_unwatched(ctx, f"nobody watches what a command changes on {where}")
+    return f"undo does not cover what commands change on {where}"
+
+
+async def _record_unwatched(ctx: ToolContext, reason: str) -> None:
     from wieldy.files.journal.command_snapshots import record_unwatched
     from wieldy.files.journal.entries import Uncovered
 
-    uncovered = Uncovered(ctx.workspace.root, "nobody watches what a command in the background changes", False)
+    uncovered = Uncovered(ctx.workspace.root, reason, False)
     await record_unwatched(ctx.workspace, uncovered, call_id=ctx.call_id, tool="Bash", turn=ctx.message_id)
-    return "undo does not cover what it changes"
 
 
 def _drop_redundant_cd(command: str, cwd: str) -> str:

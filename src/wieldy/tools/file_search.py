@@ -11,7 +11,7 @@ from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.effects import Effects, Reads, Writes
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import ToolProgress
-from wieldy.core.realpath import realpath
+from wieldy.core.filesystem import FileSystem
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SHOWN_LINES = 300
 MAX_FILES = 100
+MAX_REMOTE_FILES = 10_000
 
 
 def _applies(input: Mapping[str, Any]) -> bool:
@@ -35,12 +36,19 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     return (Reads(root), Writes(root)) if _applies(input) else (Reads(root),)
 
 
+def _enabled(workspace: Workspace) -> bool | str:
+    """Whether our own Python can run where the files are."""
+    backend = workspace.backend
+    return backend is None or backend.has_host_programs or f"FileSearch cannot run on {backend.id}"
+
+
 @tool(
     name="FileSearch",
     described_in=__file__,
     paths="path",
     effects=_effects,
     needs_permission=_applies,
+    enabled=_enabled,
     aliases={"file_path": "path", "glob": "file_glob"},
 )
 async def file_search(  # noqa: PLR0913 - the options of a search are many
@@ -88,14 +96,24 @@ async def _swept(ctx: ToolContext, request: FileSearchRequest, max_files: int) -
     from wieldy.search.ignore import hidden_test
     from wieldy.search.process import run_process
 
-    await in_thread(_refuse, request, ctx.workspace.cwd)
-    gathered = _Gathered(ctx, hidden_test(ctx.judge), max_files, FileSearchResult.from_json)
+    backend = ctx.workspace.backend
+    if (problem := _enabled(ctx.workspace)) is not True:
+        raise ToolFailure(f"{problem}. Use Grep to find the places and Edit to change them.")
+    await in_thread(_refuse, request, ctx.workspace)
+    hidden = hidden_test(ctx.judge)
+    # On a backend, where a file leads is looked up afterwards, in a thread.
+    gathered = (
+        _Gathered(ctx, hidden, max_files, FileSearchResult.from_json)
+        if backend is None
+        else _Gathered(ctx, None, MAX_REMOTE_FILES, FileSearchResult.from_json)
+    )
     result = await run_process(
         request.command,
         cwd="/",
         env=ctx.workspace.env,
         seconds=ctx.workspace.setting("search.seconds"),
         consume=gathered.consume,
+        backend=backend,
     )
     if gathered.error:
         raise ToolFailure(gathered.error)
@@ -106,7 +124,10 @@ async def _swept(ctx: ToolContext, request: FileSearchRequest, max_files: int) -
         )
     if result.exit_code not in (0, None):
         raise ToolFailure(f"The search failed: {result.stderr[-500:]}")
-    return gathered.files[:max_files], len(gathered.files) > max_files
+    files = gathered.files
+    if backend is not None and hidden is not None:
+        files = await in_thread(lambda: [file for file in files if not hidden(file.path)])
+    return files[:max_files], len(files) > max_files
 
 
 class _Gathered:
@@ -136,9 +157,8 @@ class _Gathered:
             self._ctx.emit(ToolProgress(call_id=self._ctx.call_id, name="FileSearch", text=text, data=message))
 
 
-def _refuse(request: FileSearchRequest, cwd: str) -> None:
+def _refuse(request: FileSearchRequest, workspace: Workspace) -> None:
     """Refuse a pattern, a template, a glob or a path that cannot be read."""
-    import os
     import re
 
     from wieldy.search.patterns import BadGlob, compile_globs
@@ -150,22 +170,23 @@ def _refuse(request: FileSearchRequest, cwd: str) -> None:
     except (BadGlob, re.error) as error:
         raise ToolFailure(f"The glob cannot be read: {error}.") from None
     try:
-        os.stat(request.root)
+        workspace.files.stat(request.root)
     except OSError as error:
-        raise ToolFailure(explain_unreachable(request.root, error, cwd)) from None
+        raise ToolFailure(explain_unreachable(request.root, error, workspace.cwd, workspace.files)) from None
 
 
 async def _apply(ctx: ToolContext, request: FileSearchRequest, files: list[FileSearchResult]) -> tuple[str, ...]:
     """Write all files or none; returns notes."""
     from functools import partial
 
+    from wieldy.core.errors import StaleFileError
     from wieldy.files.apply_edit import apply_edits
     from wieldy.files.editing.search_replace import replace_matches
-    from wieldy.files.writing.errors import StaleFileError, WriteError
+    from wieldy.files.writing.errors import WriteError
 
-    _require_permission(ctx, request.root, files)
+    await in_thread(_require_permission, ctx, request.root, files)
     try:
-        changed, notes = await in_thread(_without_hard_links, files, ctx.resolved(request.root))
+        changed, notes = await in_thread(_without_hard_links, files, ctx.resolved(request.root), ctx.workspace.files)
         edits = {file.path: partial(replace_matches, file) for file in changed}
         return (*notes, *await apply_edits(ctx, edits, tool="FileSearch"))
     except StaleFileError as error:
@@ -174,19 +195,21 @@ async def _apply(ctx: ToolContext, request: FileSearchRequest, files: list[FileS
         raise ToolFailure(f"{error.message} No file was changed.") from error
 
 
-def _without_hard_links(files: list[FileSearchResult], root: str) -> tuple[list[FileSearchResult], list[str]]:
+def _without_hard_links(
+    files: list[FileSearchResult], root: str, system: FileSystem
+) -> tuple[list[FileSearchResult], list[str]]:
     """The files to write, each with one name, and a note on each other name. All must lie where writing was permitted."""
-    from wieldy.files.writing.errors import StaleFileError
+    from wieldy.core.errors import StaleFileError
 
     inodes: dict[tuple[int, int], str] = {}
     changed: list[FileSearchResult] = []
     notes: list[str] = []
     for file in files:
-        real_path = realpath(file.path)
+        real_path = system.realpath(file.path)
         if real_path != root and not real_path.startswith(root.rstrip(os.sep) + os.sep):
             raise StaleFileError(file.path, f"leads out of {root} now")
         try:
-            stat = os.stat(real_path)
+            stat = system.stat(real_path)
         except OSError:
             raise StaleFileError(file.path, "was changed by someone else meanwhile") from None
         first = inodes.setdefault((stat.st_dev, stat.st_ino), file.path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 import time
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 
 from wieldy.core.effects import Effects, Reads
 from wieldy.core.errors import ToolFailure
+from wieldy.core.filesystem import look
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
@@ -22,7 +22,7 @@ DEFAULT_LIMIT = 100
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     from wieldy.search.glob import split_pattern
 
-    folder, _ = split_pattern(input["pattern"], input.get("path") or workspace.cwd)
+    folder, _ = split_pattern(input["pattern"], input.get("path") or workspace.cwd, workspace.files)
     return (Reads(folder),)
 
 
@@ -49,15 +49,16 @@ async def glob(
     started = time.perf_counter()
     workspace = ctx.workspace
     folder = path or workspace.cwd
+    files = workspace.files
     try:
-        if not stat.S_ISDIR(os.stat(folder).st_mode):
+        if not stat.S_ISDIR((await look(files, files.stat, folder)).st_mode):
             raise ToolFailure(f"{folder} is a file. Glob searches folders; use Read for a file.")
-        ripgrep = Ripgrep.for_tool("Glob", workspace)
+        ripgrep = Ripgrep.for_tool("Glob", workspace, folder)
         result = await find_files(pattern, folder, ripgrep, limit, hidden_test(ctx.judge))
     except SearchFailure as failure:
         raise ToolFailure(str(failure)) from None
     except OSError as error:
-        raise ToolFailure(await in_thread(explain_unreachable, folder, error, workspace.cwd)) from None
+        raise ToolFailure(await in_thread(explain_unreachable, folder, error, workspace.cwd, files)) from None
     lines = [relative_path(file, workspace.cwd) for file in result.files]
     truncated = result.total > len(result.files)
     if not result.total:

@@ -72,11 +72,12 @@ async def grep(  # noqa: PLR0913 - the options of a search are many
         offset=offset,
     )
     try:
-        result = await search(query, Ripgrep.for_tool("Grep", workspace), hidden_test(ctx.judge))
+        result = await search(query, Ripgrep.for_tool("Grep", workspace, query.root), hidden_test(ctx.judge))
     except SearchFailure as failure:
         raise ToolFailure(str(failure)) from None
     except OSError as error:
-        raise ToolFailure(await in_thread(explain_unreachable, query.root, error, workspace.cwd)) from None
+        text = await in_thread(explain_unreachable, query.root, error, workspace.cwd, workspace.files)
+        raise ToolFailure(text) from None
     body = "\n".join(_body(query, result, workspace.cwd, line_numbers))
     text = "\n".join(filter(None, (body, *_notes(query, result))))
     return Output(text, data=_data(query, result, body))

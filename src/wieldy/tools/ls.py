@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,7 +39,7 @@ async def ls(
     from wieldy.search.similar_paths import explain_unreachable
     from wieldy.search.tree import list_tree
 
-    folder = path or ctx.workspace.cwd
+    folder, files = path or ctx.workspace.cwd, ctx.workspace.files
     try:
         tree = await in_thread(
             list_tree,
@@ -49,17 +48,18 @@ async def ls(
             hidden_test(ctx.judge),
             stopped=lambda: ctx.abort.aborted,
             respect_ignore_files=ctx.workspace.setting("respectGitignore"),
+            files=files,
         )
     except BadGlob as error:
         raise ToolFailure(f"A glob in `ignore` cannot be read: {error}.") from None
     except NotADirectoryError:
-        if os.path.exists(folder):
+        if await in_thread(files.exists, folder):
             raise ToolFailure(f"{folder} is a file, not a folder. Use Read to see it.") from None
         raise ToolFailure(
-            await in_thread(explain_unreachable, folder, FileNotFoundError(), ctx.workspace.cwd)
+            await in_thread(explain_unreachable, folder, FileNotFoundError(), ctx.workspace.cwd, files)
         ) from None
     except OSError as error:
-        raise ToolFailure(await in_thread(explain_unreachable, folder, error, ctx.workspace.cwd)) from None
+        raise ToolFailure(await in_thread(explain_unreachable, folder, error, ctx.workspace.cwd, files)) from None
     heading = escape_controls(display_path(folder)).rstrip("/") + "/"
     notes = (f"[{note}]" for note in _notes(tree))
     text = "\n".join((heading, *(f"  {line}" for line in tree.lines()), *notes))

@@ -71,18 +71,16 @@ def _list_files(workspace: Workspace) -> Output:
 def _read_file(ctx: ToolContext, absolute: str, path: str, scope: Scope) -> Output:
     from wieldy.files.detection import binary_kind
     from wieldy.files.editing.document import Document
-    from wieldy.files.reading.opening import OpenFile
+    from wieldy.files.reading.opening import open_file
 
     real = ctx.resolved(absolute)
     require_confined(real, scope, ctx.workspace)
-    with OpenFile(absolute, real) as file:
+    with open_file(absolute, real, ctx.workspace.files) as file:
         data = file.read_all(MAX_BYTES)
         if data is None:
             raise ToolFailure(f"`{path}` is larger than {MAX_BYTES} bytes. Read it in pages with Read: {absolute}")
         if kind := binary_kind(data):
             raise ToolFailure(f"`{path}` is not text but {kind}.")
-        ctx.workspace.services.read_state.record_read(
-            absolute, data=data, stat=file.stat, first=1, last=0, complete=True
-        )
+        ctx.workspace.services.read_state.record_read(real, data=data, stat=file.stat, first=1, last=0, complete=True)
     text = Document.of(data).text
     return Output(text or "(the file is empty)", {"path": path, "scope": scope, "content": text})

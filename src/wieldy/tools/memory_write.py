@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from wieldy.core.effects import Effects, Writes
 from wieldy.core.errors import Refusal, ToolFailure
+from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
@@ -61,20 +62,22 @@ async def memory_write(
 
 
 async def _remove(ctx: ToolContext, absolute: str, path: str) -> Output:
+    from wieldy.core.errors import StaleFileError
     from wieldy.files.apply_edit import change_files
     from wieldy.files.editing.revision import EditSettings, load_target
     from wieldy.files.journal.entries import FileChange
-    from wieldy.files.writing.errors import StaleFileError, WriteError
+    from wieldy.files.writing.errors import WriteError
 
     state, real_path = ctx.workspace.services.read_state, ctx.resolved(absolute)
-    target = load_target(absolute, EditSettings.of(ctx.workspace), real_path)
+    writer = ctx.workspace.services.journal.writer
+    target = await in_thread(load_target, absolute, EditSettings.of(ctx.workspace), real_path, writer)
     if target.stat is None:
         raise ToolFailure(f"There is no memory `{path}` to remove. MemoryRead without a path lists what there is.")
-    if not state.is_current(absolute, target.content or b"", target.stat):
+    if not state.is_current(real_path, target.content or b"", target.stat):
         raise ToolFailure(f"`{path}` must be read first: read it with MemoryRead, then remove it.")
     try:
         result = await change_files(ctx, [FileChange(absolute, target.content, None, real_path)], tool="MemoryWrite")
     except (WriteError, StaleFileError) as error:
         raise ToolFailure(str(error)) from error
-    state.forget(absolute)
+    state.forget(real_path)
     return Output("\n".join((f"Removed `{path}`.", *result.notes)), {"path": path, "removed": True})

@@ -25,16 +25,17 @@ async def notebook_read(
     except OSError as error:
         from wieldy.files.reading.opening import explain_unreadable
 
-        raise ToolFailure(await in_thread(explain_unreadable, notebook_path, error)) from None
+        text = await in_thread(explain_unreadable, notebook_path, error, ctx.workspace.files)
+        raise ToolFailure(text) from None
 
 
 def _read_notebook(ctx: ToolContext, path: str, cell_id: str | None) -> Output:
     from wieldy.files.reading.notebooks import LARGEST_FILE, read_notebook, show_notebook
-    from wieldy.files.reading.opening import OpenFile
+    from wieldy.files.reading.opening import open_file
     from wieldy.files.reading.read_file import load_file
     from wieldy.search.format import display_path
 
-    with OpenFile(path, ctx.resolved(path)) as file:
+    with open_file(path, ctx.resolved(path), ctx.workspace.files) as file:
         data = load_file(file, LARGEST_FILE)
         notebook = read_notebook(data, display_path(path))
         return show_notebook(file, data, notebook, ctx.workspace.services.read_state, cell_id)

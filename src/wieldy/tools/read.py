@@ -47,10 +47,11 @@ async def read(
         encoding=encoding,
         state=workspace.services.read_state,
         recent=workspace.services.recent_reads if workspace.setting("read.unchangedStub") else None,
+        files=workspace.files,
     )
     try:
         real = ctx.resolved(file_path)
-        file = read_file.open_small_file(file_path, real)
+        file = read_file.open_small_file(file_path, real) if workspace.backend is None else None
         if file is None:
             return await _in_thread(reader, lambda reader: reader.read(file_path, real))
         return (
@@ -61,7 +62,7 @@ async def read(
     except OSError as error:
         from wieldy.files.reading.opening import explain_unreadable
 
-        raise ToolFailure(await in_thread(explain_unreadable, file_path, error)) from None
+        raise ToolFailure(await in_thread(explain_unreadable, file_path, error, workspace.files)) from None
 
 
 async def _in_thread(reader: Reader, read: Callable[[Reader], Output]) -> Output:

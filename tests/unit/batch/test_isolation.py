@@ -13,7 +13,8 @@ import pytest
 from tests.needs import skip_untested
 from tests.unit.batch.repositories import git, make_repository
 
-from wieldy.batch.isolation import SourceCache, make_copy, overlay_problem
+from wieldy.backends.overlay import overlay_problem
+from wieldy.batch.isolation import SourceCache, make_copy
 from wieldy.batch.tasks import TaskSource
 from wieldy.working_copies.files import IsolationError, remove_tree
 from wieldy.working_copies.git import SourceError

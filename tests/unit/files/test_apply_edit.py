@@ -17,7 +17,7 @@ import pytest
 from tests.fault_disks import DieAt, SimulatedDeath, WatchedDisk
 
 from wieldy.core.abort import Abort
-from wieldy.core.errors import Refusal, ToolFailure
+from wieldy.core.errors import Refusal, StaleFileError, ToolFailure
 from wieldy.core.tool import ToolContext
 from wieldy.core.workspace import Workspace
 from wieldy.files.apply_edit import FileRequest, WriteResult, apply_edit, check_edit, write_changes, write_files
@@ -28,7 +28,7 @@ from wieldy.files.editing.revision import EditFunction, EditSettings, Revision, 
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.locks import HeldLocks
-from wieldy.files.writing.errors import StaleFileError, WriteError
+from wieldy.files.writing.errors import WriteError
 from wieldy.files.writing.target import Target, read_target
 from wieldy.workspace_services import open_workspace
 
@@ -333,7 +333,7 @@ async def test_a_change_right_after_ours_is_noticed(ctx: ToolContext, file: Path
             super().rename(name, new, dir_fd=dir_fd)
             file.write_bytes(file.read_bytes().upper())
 
-    ctx.workspace.services.journal.disk = Formatting(lambda call: None)
+    ctx.workspace.services.journal.writer.disk = Formatting(lambda call: None)
     result = await apply_edit(ctx, str(file), replacing("one", "1"), tool="Edit")
     assert "changed again right after it was written" in str(result.to_output().content)
     assert ctx.workspace.services.read_state.reading(str(file)) is None

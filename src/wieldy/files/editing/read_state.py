@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem
+
 if TYPE_CHECKING:
     from wieldy.files.detection import Encoding
 
@@ -69,7 +71,8 @@ class ReadRecord(Struct, frozen=True):
 class ReadState:
     """The readings of one workspace, one for each real file however its path was spelled."""
 
-    def __init__(self, *, memory: int = MAX_MEMORY) -> None:
+    def __init__(self, *, memory: int = MAX_MEMORY, files: FileSystem = LOCAL_FILES) -> None:
+        self.files = files
         self._readings: dict[str, ReadRecord] = {}
         self._spellings: dict[str, list[str]] = {}
         self._contents: OrderedDict[str, bytes] = OrderedDict()
@@ -148,15 +151,17 @@ class ReadState:
         if known is None or not known.shows(first, last):
             return False
         try:
-            stat = os.stat(path)
+            stat = self.files.stat(path)
             content_known = content is not None or known.digest is not None
             if known.stamp == _stamp(stat) and (not content_known or stat.st_ctime_ns + STAMP_GRAIN_NS < known.seen_at):
                 return True
             if not content_known or stat.st_size != known.size:
                 return False
+            if content is not None:
+                return self.files.read_start(path, len(content) + 1) == content
+            if self.files is not LOCAL_FILES:
+                return False
             with open(path, "rb") as file:
-                if content is not None:
-                    return file.read() == content
                 return file_digest(file, lambda: blake2b(digest_size=16)).digest() == known.digest
         except OSError:
             return False
@@ -195,6 +200,8 @@ class ReadState:
         same file. `stat` is the file's own: a path that leads to another one by now is its own key."""
         if path in self._readings:
             return path
+        if self.files is not LOCAL_FILES:
+            return path  # what a backend reads and writes is named by its real path
         real = _realpath(path, stat)
         if real in self._readings:
             return real

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
@@ -10,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.errors import ToolFailure
+from wieldy.core.filesystem import FileSystem
 from wieldy.core.setting_keys import default_of
 from wieldy.core.tool import Output
 from wieldy.files.detection import UTF8, Encoding, binary_kind, keep_encoding, named_encoding
@@ -20,7 +20,8 @@ from wieldy.files.editing.merging import Merge, merge
 from wieldy.files.editing.read_state import ReadRecord, ReadState
 from wieldy.files.editing.splicing import Splice, apply_splices, diff_bytes
 from wieldy.files.writing.errors import WriteError
-from wieldy.files.writing.target import Target, resolve_target, with_content
+from wieldy.files.writing.target import Target
+from wieldy.files.writing.writers import LocalWriter
 from wieldy.search.format import display_path
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def edit_text(
 
     The file is taken for text in `encoding`; where none is named, in the one it was read in.
     """
-    _require_text(target)
+    _require_text(target, state.files)
     data, stat, key = target.content or b"", target.stat, target.real_path
     reading = state.reading(key)
     if reading is None or stat is None:
@@ -146,9 +147,9 @@ def _plan_certain(plan: PlanEdit, document: Document, settings: EditSettings) ->
     return edit
 
 
-def _require_text(target: Target) -> None:
+def _require_text(target: Target, files: FileSystem) -> None:
     if target.stat is None:
-        _refuse_missing(target)
+        _refuse_missing(target, files)
     kind = binary_kind(target.content or b"")
     if kind is not None:
         raise ToolFailure(
@@ -156,19 +157,19 @@ def _require_text(target: Target) -> None:
         )
 
 
-def load_target(path: str, settings: EditSettings, resolved: str | None = None) -> Target:
+def load_target(path: str, settings: EditSettings, resolved: str | None, writer: LocalWriter) -> Target:
     """Read the file that is to be edited; `stat` is None where there is none."""
     try:
-        target = resolve_target(path, resolved)
+        target = writer.resolve_target(path, resolved)
         size = 0 if target.stat is None else target.stat.st_size
         if size > settings.max_bytes:
             raise ToolFailure(
                 f"{path} is {size:,} bytes, over the limit of {settings.max_bytes:,}. Use Bash (sed, for one), or raise "
                 "the setting edit.maxBytes."
             )
-        return target if target.stat is None else with_content(target)
+        return target if target.stat is None else writer.with_content(target)
     except WriteError as failure:
-        hint = " Use LS or Glob to find the file." if os.path.isdir(path) else ""
+        hint = " Use LS or Glob to find the file." if writer.files.is_folder(path) else ""
         raise ToolFailure(failure.message + hint) from failure
     except OSError as error:
         raise ToolFailure(f"{path} cannot be read: {(error.strerror or str(error)).lower()}.") from error
@@ -211,10 +212,10 @@ def _difference(old: bytes, new: bytes) -> tuple[Splice, ...]:
     return (diff_bytes(old, new),) if old != new else ()
 
 
-def _refuse_missing(target: Target) -> NoReturn:
+def _refuse_missing(target: Target, files: FileSystem) -> NoReturn:
     from wieldy.search.similar_paths import find_similar_paths
 
-    similar = find_similar_paths(target.path)
+    similar = find_similar_paths(target.path, files=files)
     suggestion = f"Did you mean {' or '.join(similar)}? " if similar else ""
     raise ToolFailure(f"{target.path} does not exist. {suggestion}To create a file use Write.")
 

@@ -117,8 +117,8 @@ class FileSearchResult(Struct, frozen=True):
 
 def replace_matches(matches: FileSearchResult, target: Target, state: ReadState, settings: EditSettings) -> Revision:
     """Make the replacements that were found, if the file is still the one that was searched."""
+    from wieldy.core.errors import StaleFileError
     from wieldy.files.editing.revision import Revision
-    from wieldy.files.writing.errors import StaleFileError
 
     data, stat = target.content, target.stat
     if data is None or stat is None or digest_of(data) != matches.digest:

@@ -10,6 +10,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wieldy.core.events import Notice
+from wieldy.core.filesystem import RemoteFileSystem
 from wieldy.core.threads import in_thread, in_thread_uncancellable, run_in_background
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import ChangeOrigin, EntryState, FileChange, JournalEntry
@@ -21,6 +22,7 @@ from wieldy.files.journal.store import JournalStore
 from wieldy.files.writing.disk import LOCAL_DISK, Disk
 from wieldy.files.writing.errors import WriteError, explain_os_error
 from wieldy.files.writing.target import FileWrite
+from wieldy.files.writing.writers import LocalWriter, RemoteWriter
 
 if TYPE_CHECKING:
     from wieldy.files.journal.undo import UndoPlan, UndoSelector
@@ -42,7 +44,8 @@ class Journal:
         home = workspace.state_dir
         self.workspace = workspace
         self.session = workspace.session_dir.name
-        self.disk = disk
+        files = workspace.files
+        self.writer = RemoteWriter(files, disk) if isinstance(files, RemoteFileSystem) else LocalWriter(disk)
         self.enabled: bool = workspace.setting("journal.enabled")
         self.required: bool = workspace.setting("journal.required")
         self.notices: deque[str] = deque(maxlen=100)
@@ -75,8 +78,8 @@ class Journal:
         """Finish or roll back what dead writers left."""
         if self.enabled:
             with suppress(OSError):  # whoever writes next is told
-                recover_pending(self.store, self.locks, self.disk, self._notify)
-                if os.path.isdir(self._snapshots):
+                recover_pending(self.store, self.locks, self.writer, self._notify)
+                if self.workspace.backend is None and os.path.isdir(self._snapshots):
                     from wieldy.files.journal.interrupted_commands import recover_interrupted
 
                     recover_interrupted(self._snapshots, self.store, self.workspace.env, self._notify)

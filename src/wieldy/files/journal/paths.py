@@ -16,13 +16,15 @@ DATABASE_NAME = "journal.sqlite3"
 
 def journal_path(workspace: Workspace) -> Path:
     """The database of a workspace's journal; it exists once something was changed."""
-    return workspace.state_dir / "journal" / project_key(workspace.root) / DATABASE_NAME
+    place = "" if workspace.backend is None else workspace.backend.id
+    return workspace.state_dir / "journal" / project_key(workspace.root, place) / DATABASE_NAME
 
 
-def project_key(root: str) -> str:
-    """A folder name for a project: readable, and unique by a hash of its path."""
+def project_key(root: str, place: str = "") -> str:
+    """A folder name for a project: readable, and unique by a hash of its path. `place` is the id of its backend."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(root)).strip("-.")[:40] or "root"
-    return f"{readable}-{blake2b(os.fsencode(Path(root)), digest_size=6).hexdigest()}"
+    place_key = b"\0" + os.fsencode(place) if place else b""
+    return f"{readable}-{blake2b(os.fsencode(Path(root)) + place_key, digest_size=6).hexdigest()}"
 
 
 def snapshot_folder(workspace: Workspace) -> Path:

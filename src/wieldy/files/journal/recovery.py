@@ -8,30 +8,28 @@ from contextlib import suppress
 from wieldy.files.journal.entries import EntryState, JournalEntry
 from wieldy.files.journal.locks import FileLocks
 from wieldy.files.journal.store import ContentUnavailable, JournalStore
-from wieldy.files.writing.disk import Disk
 from wieldy.files.writing.errors import WriteError
-from wieldy.files.writing.recovery import recover_writes
-from wieldy.files.writing.target import resolve_target
+from wieldy.files.writing.writers import LocalWriter
 
 
-def recover_pending(store: JournalStore, locks: FileLocks, disk: Disk, notify: Callable[[str], None]) -> None:
+def recover_pending(store: JournalStore, locks: FileLocks, writer: LocalWriter, notify: Callable[[str], None]) -> None:
     """Bring the files of each pending entry to all new or all old. Entries of living writers are left alone."""
     for entry in store.pending():
         try:
-            outcome = _recover(entry, store, locks, disk)
+            outcome = _recover(entry, store, locks, writer)
         except OSError as error:
             outcome = f"could not be rolled back yet ({error})"
         if outcome:
             notify(f"an interrupted edit {outcome}: {_file_names(entry)}")
 
 
-def _recover(entry: JournalEntry, store: JournalStore, locks: FileLocks, disk: Disk) -> str | None:
-    with locks.hold(_lock_names(entry), wait=False) as held:
+def _recover(entry: JournalEntry, store: JournalStore, locks: FileLocks, writer: LocalWriter) -> str | None:
+    with locks.hold(_lock_names(entry, writer), wait=False) as held:
         if not held.acquired or not store.is_pending(entry.id):
             return None  # its writer lives, or has just finished
         state: EntryState
         try:
-            finished = recover_writes([store.file_write(file) for file in entry.files], disk=disk)
+            finished = writer.recover_writes([store.file_write(file) for file in entry.files])
             state, outcome = ("done", "was found complete") if finished else ("rolled_back", "was rolled back")
         except ContentUnavailable:
             state, outcome = "abandoned", "could not be rolled back, its copy is damaged"
@@ -40,9 +38,9 @@ def _recover(entry: JournalEntry, store: JournalStore, locks: FileLocks, disk: D
         return outcome
 
 
-def _lock_names(entry: JournalEntry) -> list[str]:
+def _lock_names(entry: JournalEntry, writer: LocalWriter) -> list[str]:
     try:
-        return [name for file in entry.files for name in resolve_target(file.real_path).lock_names]
+        return [name for file in entry.files for name in writer.resolve_target(file.real_path).lock_names]
     except (WriteError, OSError):
         return [file.real_path for file in entry.files]
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.errors import WieldyError
+from wieldy.core.filesystem import FileSystem
 from wieldy.files.journal.entries import (
     ChangeOrigin,
     EntryFile,
@@ -28,7 +29,6 @@ from wieldy.files.journal.entries import (
 from wieldy.files.journal.store import ContentUnavailable
 from wieldy.files.journal.tree_manifest import path_state
 from wieldy.files.journal.uncovered import uncovered_lines
-from wieldy.files.writing.target import read_target
 from wieldy.search.format import display_path, escape_controls, format_size
 
 if TYPE_CHECKING:
@@ -252,14 +252,15 @@ def _plan_files(
     }
     for entry in entries:
         for file in entry.files:
-            key = file.real_path if file.real_path in replaced else _file_key(file.real_path)
+            is_replaced = file.real_path in replaced
+            key = file.real_path if is_replaced else _file_key(file.real_path, journal.writer.files)
             by_file.setdefault(key, []).append((entry, file))
         lost.update((each.path, (entry.id, each)) for each in entry.uncovered if each.changed)
     files: list[RestoredFile] = []
     blocked: list[Uncovered] = []
     for steps in by_file.values():
         entry, file = steps[-1]
-        if entry.kind == "command" and (obstacle := _obstacle(file.real_path)):
+        if entry.kind == "command" and (obstacle := _obstacle(file.real_path, journal.writer.files)):
             blocked.append(Uncovered(file.path, obstacle))
         else:
             plan = _plan_file(journal, steps, merge, lost.get(file.path))
@@ -267,18 +268,18 @@ def _plan_files(
     return tuple(files), tuple(blocked)
 
 
-def _obstacle(path: str) -> str:
+def _obstacle(path: str, files: FileSystem) -> str:
     """What is where a file was, or above it, that undo would have to remove first."""
-    if os.path.islink(path):
+    if files.is_link(path):
         return "a link is there now"
-    if os.path.isdir(path):
+    if files.is_folder(path):
         return "a folder is there now"
     folder = os.path.dirname(path)
-    while not os.path.lexists(folder):
+    while not files.exists(folder):
         folder = os.path.dirname(folder)
-    if os.path.realpath(folder) != folder:
+    if files.realpath(folder) != folder:
         return f"{folder} is or leads through a link now"
-    return "" if os.path.isdir(folder) else f"{folder} is no folder any more"
+    return "" if files.is_folder(folder) else f"{folder} is no folder any more"
 
 
 def _plan_file(
@@ -295,7 +296,7 @@ def _plan_file(
     first, last = steps[0][1], steps[-1][1]
     path, real_path = last.path, last.real_path
     try:
-        now = read_target(real_path).content
+        now = journal.writer.read_target(real_path).content
     except (WieldyError, OSError) as error:
         return RestoredFile(path, real_path, None, None, problem=f"{path} cannot be read: {error}")
     then, merged = now, False
@@ -320,10 +321,10 @@ def _plan_file(
     return RestoredFile(path, real_path, now, then, mode=first.mode, folders=folders, merged=merged)
 
 
-def _file_key(real_path: str) -> object:
+def _file_key(real_path: str, files: FileSystem) -> object:
     """What identifies a file: its path or, for a hard-linked file, its inode."""
     try:
-        stat = os.lstat(real_path)
+        stat = files.lstat(real_path)
     except OSError:
         return real_path
     return real_path if stat.st_nlink == 1 else (stat.st_dev, stat.st_ino)

@@ -203,7 +203,7 @@ def show_notebook(
         cells = (cells[find_cell(cell_id, [cell.id for cell in cells])],)
     fitting = 1 if cell_id else _count_fitting(cells)
     complete = fitting == len(notebook.cells)
-    state.record_read(file.path, data=data, stat=file.stat, first=1, last=0, complete=complete)
+    state.record_read(file.real, data=data, stat=file.stat, first=1, last=0, complete=complete)
     about = {"filePath": display_path(file.path), "language": notebook.language, "numCells": len(notebook.cells)}
     data_cells = [cell.as_data() for cell in cells[:fitting]]
     content = tuple(_blocks(cells, fitting))

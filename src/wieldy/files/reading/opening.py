@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from types import TracebackType
 
 from wieldy.core.errors import ToolFailure
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem, stat_result
 from wieldy.core.realpath import PathChanged, open_resolved, realpath
 from wieldy.search.format import display_path
 
@@ -53,7 +54,7 @@ class OpenFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        os.close(self._descriptor)
+        self._close()
 
     @property
     def sized(self) -> bool:
@@ -67,7 +68,7 @@ class OpenFile:
         # Where the head holds everything, only the end of the file remains to be seen: no large buffer for that.
         step = SECTOR if len(self.head) == self.stat.st_size else HEAD
         data, left = [self.head], most + 1 - len(self.head)
-        while left > 0 and (more := os.read(self._descriptor, min(left, step))):
+        while left > 0 and (more := self._read(min(left, step))):
             data.append(more)
             left -= len(more)
             step = HEAD
@@ -79,8 +80,58 @@ class OpenFile:
     def read_blocks(self, size: int) -> Iterator[bytes]:
         """The bytes in pieces, none held longer than the caller holds it."""
         yield self.head
-        while block := os.read(self._descriptor, size):
+        while block := self._read(size):
             yield block
+
+    def reopened(self) -> OpenFile:
+        """The same file from its start."""
+        return OpenFile(self.path, self.real)
+
+    def _read(self, size: int) -> bytes:
+        return os.read(self._descriptor, size)
+
+    def _close(self) -> None:
+        os.close(self._descriptor)
+
+
+class RemoteFile(OpenFile):
+    """The same for a file of a backend, read piece by piece. What was replaced meanwhile is not read on: `PathChanged`."""
+
+    __slots__ = ("_files", "_offset", "_version")
+
+    def __init__(self, path: str, files: RemoteFileSystem, real: str | None = None) -> None:
+        self.path = path
+        self._files = files
+        self.real = real or files.realpath(path)
+        info = files.info(self.real, follow=False)
+        if info.kind == "link":
+            raise PathChanged(path)
+        self.stat = stat_result(info)
+        _refuse_special(path, self.stat)
+        self._offset, self._version = 0, info.version
+        self.head = self._read(HEAD)
+
+    def reopened(self) -> OpenFile:
+        return RemoteFile(self.path, self._files, self.real)
+
+    def _read(self, size: int) -> bytes:
+        if self._offset >= self.stat.st_size > 0:
+            return b""
+        if self._offset and self._files.info(self.real, follow=False).version != self._version:
+            raise PathChanged(self.path)
+        data = self._files.backend.read(self.real, self._offset, size)
+        self._offset += len(data)
+        return data
+
+    def _close(self) -> None:
+        return
+
+
+def open_file(path: str, real: str | None = None, files: FileSystem = LOCAL_FILES) -> OpenFile:
+    """Open a file of this machine or of a backend."""
+    if isinstance(files, RemoteFileSystem) and not files.is_on_host(real or path):
+        return RemoteFile(path, files, real)
+    return OpenFile(path, real)
 
 
 def _refuse_special(path: str, stat: os.stat_result) -> None:
@@ -92,18 +143,18 @@ def _refuse_special(path: str, stat: os.stat_result) -> None:
     raise ToolFailure(f"{display_path(path)} is {kind}; only regular files can be read.")
 
 
-def explain_unreadable(path: str, error: OSError) -> str:
+def explain_unreadable(path: str, error: OSError, files: FileSystem = LOCAL_FILES) -> str:
     """Explain why a file cannot be read; suggests similar names where it is missing."""
     name = display_path(path)
     if isinstance(error, PathChanged):
         return f"{name} leads elsewhere than when it was checked; nothing was read. Try again when nobody moves it."
     match error.errno:
-        case errno.ENOENT if (target := _link_target(path)) is not None:
+        case errno.ENOENT if (target := _link_target(path, files)) is not None:
             return f"{name} is a symbolic link to {display_path(target)}, which does not exist."
         case errno.ENOENT:
-            return f"{name} does not exist. {_suggest(path)}"
+            return f"{name} does not exist. {_suggest(path, files)}"
         case errno.ENOTDIR:
-            return f"{name} cannot exist: part of the path is a file, not a directory. {_suggest(path)}"
+            return f"{name} cannot exist: part of the path is a file, not a directory. {_suggest(path, files)}"
         case errno.ELOOP:
             return f"{name} is a symbolic link that leads back to itself."
         case errno.EACCES | errno.EPERM:
@@ -114,15 +165,15 @@ def explain_unreadable(path: str, error: OSError) -> str:
             return f"{name} cannot be read: {error.strerror or error}."
 
 
-def _link_target(path: str) -> str | None:
+def _link_target(path: str, files: FileSystem) -> str | None:
     try:
-        return os.readlink(path)
+        return files.read_link(path)
     except OSError:
         return None
 
 
-def _suggest(path: str) -> str:
+def _suggest(path: str, files: FileSystem) -> str:
     from wieldy.search.similar_paths import find_similar_paths
 
-    names = find_similar_paths(path)
+    names = find_similar_paths(path, files=files)
     return f"Did you mean {' or '.join(names)}?" if names else "Use Glob or LS to find the right path."

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem
 from wieldy.core.outcome import Content, Text
 from wieldy.core.tool import Output
 from wieldy.files.detection import Encoding, binary_kind, keep_encoding, media_type_of, named_encoding
-from wieldy.files.reading.opening import OpenFile
+from wieldy.files.reading.opening import OpenFile, open_file
 from wieldy.files.reading.pages import Page, read_page
 from wieldy.search.format import display_path, format_size
 
@@ -68,10 +69,11 @@ class Reader(Struct, frozen=True):
     recent: RecentReads | None
     stopped: Callable[[], bool] = bool
     encoding: str | None = None
+    files: FileSystem = LOCAL_FILES
 
     def read(self, path: str, real: str | None = None) -> Output:
         """Open and read a file."""
-        return self.read_open(OpenFile(path, real))
+        return self.read_open(open_file(path, real, self.files))
 
     def read_open(self, file: OpenFile) -> Output:
         """Read an open file as what it is, and close it."""
@@ -165,7 +167,7 @@ class Reader(Struct, frozen=True):
             notebook = read_notebook(data, display_path(file.path))
         except ToolFailure:
             # Shown as text, so that it can be repaired.
-            with OpenFile(file.path, file.real) as text_file:
+            with file.reopened() as text_file:
                 return self._read_text(text_file)
         return show_notebook(file, data, notebook, self.state)
 

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from wieldy.core.errors import StaleFileError
 from wieldy.core.realpath import PathChanged, open_resolved_folder
 from wieldy.files.writing.disk import LOCAL_DISK, Disk, sync_folder, write_all
-from wieldy.files.writing.errors import RollbackError, StaleFileError, explain_os_error
+from wieldy.files.writing.errors import RollbackError, explain_os_error
 from wieldy.files.writing.metadata import PRIVATE_MODE, copy_metadata
 from wieldy.files.writing.recovery import (
     NEW_FILE_FLAGS,

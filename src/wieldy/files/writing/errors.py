@@ -11,15 +11,6 @@ from wieldy.core.errors import WieldyError
 from wieldy.search.format import format_size
 
 
-class StaleFileError(WieldyError):
-    """The file on disk is no longer what the writer read. Nothing was written."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path} {reason}. Nothing was written; read it again first.")
-        self.path = path
-        self.reason = reason
-
-
 class WriteError(WieldyError):
     """The system does not let the file be written. The message says what is needed."""
 

@@ -10,9 +10,10 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wieldy.core.errors import StaleFileError
 from wieldy.core.realpath import open_resolved, realpath
 from wieldy.files.writing.disk import read_all
-from wieldy.files.writing.errors import StaleFileError, WriteError
+from wieldy.files.writing.errors import WriteError
 from wieldy.files.writing.metadata import can_keep_owner
 
 WriteMethod: TypeAlias = Literal["create", "replace", "in_place", "delete"]
@@ -22,13 +23,17 @@ READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Target(Struct, frozen=True):
-    """The real path behind `path`, its stat and content (None where there is no file), and the parents it lacks."""
+    """The real path behind `path`, its stat and content (None where there is no file), and the parents it lacks.
+
+    `version` is what a backend calls this content.
+    """
 
     path: str
     real_path: str
     stat: os.stat_result | None
     folders: tuple[str, ...] = ()
     content: bytes | None = None
+    version: str = ""
 
     @property
     def lock_names(self) -> tuple[str, ...]:
@@ -40,7 +45,8 @@ class FileWrite(Struct, frozen=True):
     """One planned file write. It names every temporary file in advance, so that recovery knows what to look for.
 
     `temp` holds the new content before the switch. `backup` is a second name of the old file while a batch is being
-    switched. `folders` are missing parents, outermost first; for a deletion, parents to remove if they become empty.
+    switched. `folders` are missing parents, outermost first; for a deletion, parents to remove if they become empty. On a
+    backend, `version` is the one that is replaced, and there are neither temporary files nor backups of ours.
     """
 
     path: str
@@ -56,6 +62,7 @@ class FileWrite(Struct, frozen=True):
     identity: FileIdentity | None = None
     mode: int | None = None
     notes: tuple[str, ...] = ()
+    version: str = ""
 
 
 def resolve_target(path: str, real_path: str | None = None) -> Target:

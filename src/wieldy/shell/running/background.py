@@ -94,6 +94,11 @@ class BackgroundShells:
         confine: Confinement | None = None,
     ) -> BackgroundShell:
         """Start a command in the background. Raises `ToolFailure` if too many run."""
+        self.require_room()
+        return self.adopt(self._session.start(command, cwd=cwd, extra_env=extra_env, confine=confine), command)
+
+    def require_room(self) -> None:
+        """Raise `ToolFailure` if too many shells run in the background."""
         limit = self._workspace.setting("bash.maxBackground")
         running = [each.id for each in self._shells.values() if not each.finished.done()]
         if len(running) >= limit:
@@ -101,7 +106,6 @@ class BackgroundShells:
                 f"{len(running)} background shells are running, which is the limit. "
                 f"End one with KillShell first: {', '.join(running)}."
             )
-        return self.adopt(self._session.start(command, cwd=cwd, extra_env=extra_env, confine=confine), command)
 
     def adopt(self, shell: Shell, command: str, *, position: int = 0) -> BackgroundShell:
         """Move a running shell to the background; the first `position` bytes of its output have been shown."""

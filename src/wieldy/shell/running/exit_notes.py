@@ -144,7 +144,10 @@ def leftover_notes(result: CommandResult, task: str | None) -> list[str]:
     """What the command left running, and how to read and end it."""
     if not result.leftovers:
         return []
-    names = ", ".join(f"{process.name} (pid {process.pid})" for process in result.leftovers[:MAX_NAMED])
+    names = ", ".join(
+        f"{process.name} (pid {process.pid})" if process.pid else process.name
+        for process in result.leftovers[:MAX_NAMED]
+    )
     more = f" and {len(result.leftovers) - MAX_NAMED} more" if len(result.leftovers) > MAX_NAMED else ""
     if result.reason != "exited":
         return [f"could not be ended: {names}{more}"]

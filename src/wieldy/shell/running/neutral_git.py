@@ -6,7 +6,11 @@ import os
 import subprocess
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct
+
+from wieldy.core.backend import run_on
 from wieldy.core.errors import ToolFailure
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem
 
 _SETTINGS: Mapping[str, str] = {
     "core.fsmonitor": "false",
@@ -70,7 +74,39 @@ _INCLUDE_KEYS = r"^include(if\..*)?\.path$"
 _TIMEOUT = 5.0
 
 
-def neutral_git_environment(*cwds: str, surrounding: Mapping[str, str] | None = None) -> dict[str, str]:
+class Git(Struct, frozen=True):
+    """Runs git on this machine or on a backend, and looks at the files there."""
+
+    environment: Mapping[str, str]
+    files: FileSystem = LOCAL_FILES
+
+    def run(self, args: list[str], cwd: str) -> str:
+        """What git prints; nothing if it fails. Raises `ToolFailure` if it does not answer: nobody knows what it would run."""
+        argv = ["git", *args]
+        try:
+            if isinstance(self.files, RemoteFileSystem):
+                output = run_on(self.files.backend, argv, cwd=cwd, env=self.environment, seconds=_TIMEOUT)[1]
+            else:
+                output = subprocess.run(
+                    argv,
+                    cwd=cwd,
+                    env=dict(self.environment),
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=_TIMEOUT,
+                    check=False,
+                ).stdout
+        except (subprocess.TimeoutExpired, TimeoutError):
+            text = f"git did not answer in {_TIMEOUT:g} s in {cwd}, so nothing was run. Try again."
+            raise ToolFailure(text) from None
+        except OSError:
+            return ""
+        return os.fsdecode(output)
+
+
+def neutral_git_environment(
+    *cwds: str, surrounding: Mapping[str, str] | None = None, files: FileSystem = LOCAL_FILES
+) -> dict[str, str]:
     """Variables to add to the environment of read-only git commands.
 
     Settings that `surrounding` (default: our own environment) passes in variables are kept. The diff and filter drivers
@@ -78,7 +114,8 @@ def neutral_git_environment(*cwds: str, surrounding: Mapping[str, str] | None = 
     """
     outer = os.environ if surrounding is None else surrounding
     base = _environment((), outer)
-    drivers = [key for cwd in cwds for key in _configured_drivers(cwd, {**outer, **base})]
+    git = Git({**outer, **base}, files)
+    drivers = [key for cwd in cwds for key in _configured_drivers(cwd, git)]
     return _environment(drivers, outer) if drivers else base
 
 
@@ -96,39 +133,37 @@ def _environment(driver_keys: Iterable[str], outer: Mapping[str, str]) -> dict[s
     return variables
 
 
-def _configured_drivers(cwd: str, environment: Mapping[str, str]) -> list[str]:
+def _configured_drivers(cwd: str, git: Git) -> list[str]:
     """The keys of the drivers that git's configuration in `cwd` sets, and of the submodules it looks into."""
 
     def keys(*source: str, pattern: str = _SUBMODULE_KEYS) -> list[str]:
-        output = _run_git(["config", *source, "-z", "--name-only", "--get-regexp", pattern], cwd, environment)
+        output = git.run(["config", *source, "-z", "--name-only", "--get-regexp", pattern], cwd)
         return [key for key in output.split("\0") if key]
 
     drivers = keys(pattern=_DRIVER_KEYS)
-    root, _, git_dir = _run_git(["rev-parse", "--show-toplevel", "--absolute-git-dir"], cwd, environment).partition(
-        "\n"
-    )
+    root, _, git_dir = git.run(["rev-parse", "--show-toplevel", "--absolute-git-dir"], cwd).partition("\n")
     if root:
-        _check_location(cwd, root, git_dir.removesuffix("\n"), environment)
-        _check_includes(cwd, root, git_dir.removesuffix("\n"), environment)
-    if root and os.path.lexists(f"{root}/.gitmodules"):
+        _check_location(cwd, root, git_dir.removesuffix("\n"), git)
+        _check_includes(cwd, root, git_dir.removesuffix("\n"), git)
+    if root and git.files.exists(f"{root}/.gitmodules"):
         return drivers + keys("--file", f"{root}/.gitmodules")
     return drivers + keys("--blob", ":.gitmodules") + keys("--blob", "HEAD:.gitmodules") if root else drivers
 
 
-def _check_location(cwd: str, root: str, git_dir: str, environment: Mapping[str, str]) -> None:
+def _check_location(cwd: str, root: str, git_dir: str, git: Git) -> None:
     """Raise `ToolFailure` if settings or a link make git read another folder, or another repository, than the one here."""
-    found = os.path.realpath(cwd)
-    while not os.path.lexists(os.path.join(found, ".git")):
+    found = git.files.realpath(cwd)
+    while not git.files.exists(os.path.join(found, ".git")):
         if found == os.path.dirname(found):
             return  # variables of the surrounding environment name the repository
         found = os.path.dirname(found)
     own = os.path.join(found, ".git")
-    if os.path.realpath(root) != found:
+    if git.files.realpath(root) != found:
         raise ToolFailure(
             f"core.worktree of {own} leads git to {root}, so nothing was run: this would read there. If that is meant, "
             f"write `git --work-tree={root} …`, which asks the user."
         )
-    if git_dir == own or _names_back(git_dir, own) or _run_git(["config", "core.worktree"], cwd, environment):
+    if git_dir == own or _names_back(git_dir, own, git.files) or git.run(["config", "core.worktree"], cwd):
         return
     raise ToolFailure(
         f"{own} leads git to the repository {git_dir}, which does not know this folder, so nothing was run. If that is "
@@ -136,47 +171,27 @@ def _check_location(cwd: str, root: str, git_dir: str, environment: Mapping[str,
     )
 
 
-def _check_includes(cwd: str, root: str, git_dir: str, environment: Mapping[str, str]) -> None:
+def _check_includes(cwd: str, root: str, git_dir: str, git: Git) -> None:
     """Raise `ToolFailure` if the repository's settings include a file from elsewhere, whose values git would print."""
     arguments = ["config", "--local", "--includes", "--show-origin", "-z", "--get-regexp", _INCLUDE_KEYS]
-    fields = _run_git(arguments, cwd, environment).split("\0")
+    fields = git.run(arguments, cwd).split("\0")
     for origin, setting in zip(fields[::2], fields[1::2], strict=False):
         value = setting.partition("\n")[2]
         source = os.path.join(cwd, origin.removeprefix("file:"))
-        home = environment.get("HOME", "")
+        home = git.environment.get("HOME", "")
         path = os.path.join(home, value[2:]) if value.startswith("~/") else os.path.join(os.path.dirname(source), value)
-        real = os.path.realpath(path)
-        if not any(f"{real}/".startswith(f"{os.path.realpath(folder)}/") for folder in (root, git_dir)):
+        real = git.files.realpath(path)
+        if not any(f"{real}/".startswith(f"{git.files.realpath(folder)}/") for folder in (root, git_dir)):
             raise ToolFailure(
                 f"the git settings in {source} include {value}, which is not part of the repository, so nothing was run. "
                 "Tell the user."
             )
 
 
-def _names_back(git_dir: str, own: str) -> bool:
+def _names_back(git_dir: str, own: str, files: FileSystem) -> bool:
     """Whether a linked work tree's folder in the repository names the work tree in turn."""
     try:
-        with open(os.path.join(git_dir, "gitdir"), encoding="utf-8", errors="surrogateescape") as file:
-            named = file.read().strip()
+        named = files.read_text(os.path.join(git_dir, "gitdir")).strip()
     except OSError:
         return False
-    return os.path.realpath(os.path.join(git_dir, named)) == os.path.realpath(own)
-
-
-def _run_git(args: list[str], cwd: str, environment: Mapping[str, str]) -> str:
-    """What git prints; nothing if it fails. Raises `ToolFailure` if it does not answer: then nobody knows what it would run."""
-    try:
-        process = subprocess.run(
-            ["git", *args],
-            cwd=cwd,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_TIMEOUT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise ToolFailure(f"git did not answer in {_TIMEOUT:g} s in {cwd}, so nothing was run. Try again.") from None
-    except OSError:
-        return ""
-    return os.fsdecode(process.stdout)
+    return files.realpath(os.path.join(git_dir, named)) == files.realpath(own)

@@ -15,11 +15,14 @@ _FIRST_SAFE = 11  # PYTHONSAFEPATH is read from Python 3.11 on
 
 
 def neutral_python_environment(
-    programs: Iterable[str], roots: Iterable[str], *, surrounding: Mapping[str, str]
+    programs: Iterable[str], roots: Iterable[str], *, surrounding: Mapping[str, str], on_host: bool = True
 ) -> dict[str, str]:
-    """Variables that leave only folders outside `roots` to import from. Raises `ToolFailure` for an older Python."""
+    """Variables that leave only folders outside `roots` to import from. Raises `ToolFailure` for an older Python.
+
+    The versions of programs that are not `on_host`, this machine, are not known.
+    """
     for program in programs:
-        if not _reads_safe_path(program, surrounding):
+        if not on_host or not _reads_safe_path(program, surrounding):
             raise ToolFailure(
                 f"`{program} -m` could run a file of this folder, such as json.py: {program} is not known to be Python "
                 f"3.{_FIRST_SAFE} or newer. Nothing was run. Write `{program} -I -m json.tool` instead."

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
 
+from wieldy.core.backend import Backend, BackendProcess
 from wieldy.core.errors import ToolFailure
-from wieldy.core.realpath import realpath
 from wieldy.core.state_dirs import make_private_folder
-from wieldy.core.threads import in_thread
+from wieldy.core.threads import in_thread, run_in_background
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.guardian import Guardian
 from wieldy.shell.running.launch import (
@@ -111,16 +111,59 @@ class ShellSession:
             raise ToolFailure(f"bash could not be started: {problem.strerror}. Nothing was run.") from None
         # Too late for children bash has by now, but a command without preamble starts none that hide.
         tag_process(process.pid, tag)
-        name = f"bash-{self.token[:6]}-{self._count}"
-        names = (name, f"{name}-stdout", f"{name}-stderr") if separate else (name,)
-        max_chars = max(self.workspace.setting("bash.maxOutputChars"), 1_000)
-        captures = [OutputCapture(self.results / f"{each}.txt", max_chars=max_chars) for each in names]
-        make_reader = partial(OutputReader, pipes, captures, self._buffer)
+        make_reader = partial(OutputReader, pipes, self._captures(separate=separate), self._buffer)
         files = CommandFiles(report, script, cwd)
         shell = Shell(text, tag, process, make_reader, files, on_exit=self._report_exit, on_close=self._open.discard)
         self._open.add(shell)
         self.guardian.report_shell(shell.pid, running=True)
         return shell
+
+    async def start_remote(
+        self,
+        backend: Backend,
+        command: str,
+        *,
+        cwd: str,
+        extra_env: Mapping[str, str] | None = None,
+        keeps_directory: bool = False,
+    ) -> Shell:
+        """Start a command on a backend. Raises `ToolFailure` if it cannot be started."""
+        from wieldy.shell.running.remote_shell import RemoteShell, remote_command, remote_environment
+
+        if self._closed:
+            raise ToolFailure("The session is over; no more commands can be run.")
+        text = _encode(command)
+        self._count += 1
+        given = backend.has_host_programs or self.workspace.env is not os.environ
+        surrounding, self.hidden_variables = scrub_secrets(
+            self.workspace.env if given else {}, self.workspace.setting("bash.keepEnv")
+        )
+        own = {name: str(value) for name, value in self.workspace.setting("env").items()} | dict(extra_env or {})
+        if not backend.has_host_programs:
+            own = surrounding | own
+        report = None if keeps_directory else f"/tmp/.wieldy-{self.token}-{self._count}"
+        argv = remote_command(backend, self.workspace, text, report)
+        env = remote_environment(backend, surrounding, {**own, "PWD": cwd}, f"{self.token}.{self._count}.")
+        separate = self.workspace.setting("bash.separateStderr")
+        starting = asyncio.ensure_future(in_thread(backend.spawn, argv, cwd=cwd, env=env, separate_stderr=separate))
+        try:
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(_end_unwanted)
+            raise
+        except OSError as problem:
+            raise ToolFailure(f"bash could not be started: {problem.strerror or problem}. Nothing was run.") from None
+        pipes = [process.stdout] if process.stderr is None else [process.stdout, process.stderr]
+        make_reader = partial(OutputReader, pipes, self._captures(separate=len(pipes) == 2), self._buffer)
+        shell = RemoteShell(backend, text, process, make_reader, cwd=cwd, report=report, on_close=self._open.discard)
+        self._open.add(shell)
+        return shell
+
+    def _captures(self, *, separate: bool) -> list[OutputCapture]:
+        name = f"bash-{self.token[:6]}-{self._count}"
+        names = (name, f"{name}-stdout", f"{name}-stderr") if separate else (name,)
+        max_chars = max(self.workspace.setting("bash.maxOutputChars"), 1_000)
+        return [OutputCapture(self.results / f"{each}.txt", max_chars=max_chars) for each in names]
 
     async def aclose(self) -> None:
         """End everything that the commands of this workspace left running."""
@@ -135,14 +178,27 @@ class ShellSession:
         self.guardian.report_shell(shell.pid, running=False)
 
     async def _end_all(self) -> None:
-        roots = frozenset(shell.pid for shell in self._open if not shell.exit.done())
-        await in_thread(end_tree, ProcessTree(f"{self.token}.", roots))
+        if self.workspace.backend is None:
+            roots = frozenset(shell.pid for shell in self._open if not shell.exit.done())
+            await in_thread(end_tree, ProcessTree(f"{self.token}.", roots))
+        else:
+            await asyncio.gather(*(shell.terminate() for shell in self._open))
         for shell in list(self._open):
             # A process that hangs in the kernel survives SIGKILL; it must not hold up the rest.
             await asyncio.wait((shell.exit,), timeout=CLOSE_TIMEOUT)
             await shell.close()
         if "folder" in vars(self):
             await in_thread(shutil.rmtree, self.folder, ignore_errors=True)
+
+
+def _end_unwanted(starting: asyncio.Future[BackendProcess]) -> None:
+    """End a process whose start nobody waits for any more."""
+    if not starting.cancelled() and starting.exception() is None:
+        process = starting.result()
+        for descriptor in (process.stdout, process.stderr):
+            if descriptor is not None:
+                os.close(descriptor)
+        run_in_background(process.end)
 
 
 def _encode(command: str) -> bytes:
@@ -167,7 +223,7 @@ def _report_command(report: Path) -> str:
 
 def ensure_working_directory(workspace: Workspace) -> str | None:
     """Fall back to the project root if the working directory is gone; returns a notice about that."""
-    if os.path.isdir(workspace.cwd):
+    if workspace.files.is_folder(workspace.cwd):
         return None
     missing, workspace.cwd = workspace.cwd, workspace.root
     return f"The working directory {missing} no longer exists; the command ran in {workspace.root}."
@@ -175,9 +231,9 @@ def ensure_working_directory(workspace: Workspace) -> str | None:
 
 def update_working_directory(workspace: Workspace, before: str, after: str | None) -> str | None:
     """Move the workspace to where a command ended, or back to its root with a notice if that is not allowed."""
-    if after is None or after == before or not os.path.isdir(after):
+    if after is None or after == before or not workspace.files.is_folder(after):
         return None
-    real = realpath(after)
+    real = workspace.files.realpath(after)
     if any(real == root or real.startswith(root.rstrip(os.sep) + os.sep) for root in workspace.roots):
         workspace.cwd = real
         return None

@@ -7,12 +7,11 @@ import contextlib
 import os
 import re
 import stat
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -140,6 +139,15 @@ class OutputReader:
             self._on_bytes()
 
 
+class StartedProcess(Protocol):
+    """What a shell needs of its process."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def wait(self) -> int: ...
+
+
 class Shell:
     """A started command. `exit` becomes the code of bash itself, even if children still hold its output."""
 
@@ -147,7 +155,7 @@ class Shell:
         self,
         command: bytes,
         tag: str,
-        process: subprocess.Popen[bytes],
+        process: StartedProcess,
         make_reader: Callable[[Callable[[], None]], OutputReader],
         files: CommandFiles,
         *,
@@ -216,7 +224,7 @@ class Shell:
         await asyncio.wait((self.exit,), timeout=1.0)
         return survivors
 
-    def final_directory(self) -> str | None:
+    async def final_directory(self) -> str | None:
         """Where bash ended; None if it could not report that: after `exec`, or with an EXIT trap of the command."""
         if self._files.directory_report is None:
             return self._files.start_directory
@@ -307,7 +315,7 @@ async def collect_result(shell: Shell) -> CommandResult:
     """The result of a shell that has exited. Its output stays open while children hold it."""
     await shell.reader.drain()
     leftovers = tuple(await shell.leftovers())
-    directory = shell.final_directory()
+    directory = await shell.final_directory()
     if not leftovers or shell.reader.eof.done():
         await shell.close()
     return _result(shell, "exited", directory, leftovers, shell.silent_seconds)
@@ -318,7 +326,7 @@ async def stop_and_collect(shell: Shell, reason: EndReason) -> CommandResult:
     silent_seconds = shell.silent_seconds
     survivors = tuple(await shell.terminate(STOP_GRACE))
     await shell.reader.drain(quiet=0.02, limit=0.1)
-    directory = shell.final_directory()
+    directory = await shell.final_directory()
     await shell.close()
     return _result(shell, reason, directory, survivors, silent_seconds)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.fault_disks import DieAt, FailAt, SimulatedDeath, WatchedDisk
 
-from wieldy.core.errors import WieldyError
+from wieldy.core.errors import StaleFileError, WieldyError
 from wieldy.core.events import Event, Notice
 from wieldy.core.workspace import Workspace
 from wieldy.files.apply_edit import write_changes
@@ -21,7 +21,7 @@ from wieldy.files.journal.locks import FileLocks
 from wieldy.files.journal.paths import project_key
 from wieldy.files.writing.commit import write_atomically
 from wieldy.files.writing.disk import LOCAL_DISK, Disk
-from wieldy.files.writing.errors import StaleFileError, WriteError
+from wieldy.files.writing.errors import WriteError
 
 EDIT = ChangeOrigin("s", "call", "Edit")
 

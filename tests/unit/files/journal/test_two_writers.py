@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from wieldy.core.errors import StaleFileError
 from wieldy.core.workspace import Workspace
 from wieldy.files.apply_edit import write_changes
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
-from wieldy.files.writing.errors import StaleFileError
 
 TIMES = 60
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from wieldy.core.errors import StaleFileError
 from wieldy.core.workspace import Workspace
 from wieldy.files.apply_edit import write_changes
 from wieldy.files.journal.entries import ChangeOrigin, FileChange, Uncovered
@@ -25,7 +26,6 @@ from wieldy.files.journal.undo import (
     redo,
     undo,
 )
-from wieldy.files.writing.errors import StaleFileError
 
 
 class Project:

@@ -1,0 +1,228 @@
+"""`LocalBackend`: the operations of a backend on this machine, with the functions that the tools use.
+
+A toolbox does not need it: without a backend it uses the same functions directly, which is faster. It is what a worker in
+another place runs, and what a backend of your own can be built on.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as modes
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Self
+
+from wieldy.core.backend import FileInfo, FileKind, FolderEntry
+from wieldy.core.errors import StaleFileError
+from wieldy.core.realpath import open_resolved, open_resolved_folder, realpath
+from wieldy.files.writing.commit import commit_writes
+from wieldy.files.writing.errors import WriteError
+from wieldy.files.writing.target import Target, plan_write, resolve_target, with_content
+from wieldy.shell.running.guardian import Guardian
+from wieldy.shell.running.launch import launch
+from wieldy.shell.running.process_tag import TAG_VARIABLE, tag_process
+from wieldy.shell.running.reaper import ProcessTree, end_tree
+
+OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+BLOCK = 1 << 20
+
+
+class LocalProcess:
+    """A process of this machine and everything that it started."""
+
+    def __init__(self, process: subprocess.Popen[bytes], pipes: Sequence[int], tag: str) -> None:
+        self.pid = process.pid
+        self.stdout = pipes[0]
+        self.stderr = pipes[1] if len(pipes) > 1 else None
+        self._process = process
+        self._tag = tag
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def wait(self) -> int:
+        return self._process.wait()
+
+    def end(self) -> None:
+        end_tree(ProcessTree(self._tag, frozenset((self.pid,) if self.is_running else ())))
+
+
+class LocalBackend:
+    """The files and processes of this machine. Processes are ended with it, also when this process is killed.
+
+    `Toolbox(root, backend=LocalBackend())` is the same as a toolbox without a backend. A subclass is used by its methods
+    like any other backend.
+    """
+
+    has_host_programs = True
+
+    def __init__(self) -> None:
+        self._token = os.urandom(8).hex()
+        self._numbers = count(1)
+        self._guardian = Guardian(self._token)
+        self._lock = threading.Lock()
+        self._processes: list[LocalProcess] = []
+
+    @property
+    def id(self) -> str:
+        return "this machine"
+
+    def stat(self, path: str, *, follow: bool = True) -> FileInfo:
+        return file_info(os.stat(path) if follow else os.lstat(path))
+
+    def realpath(self, path: str) -> str:
+        return realpath(path)
+
+    def list_folder(self, path: str) -> Sequence[FolderEntry]:
+        with os.scandir(path) as entries:
+            return [_folder_entry(entry) for entry in entries]
+
+    def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
+        descriptor = open_resolved(path, OPEN_FLAGS)
+        try:
+            mode = os.fstat(descriptor).st_mode
+            if modes.S_ISDIR(mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            if not modes.S_ISREG(mode):
+                raise OSError(errno.EINVAL, "it is not a regular file", path)
+            return _read(descriptor, offset, size)
+        finally:
+            os.close(descriptor)
+
+    def write(self, path: str, content: bytes, *, expected: str | None, mode: int | None = None) -> FileInfo:
+        target = _open_target(path, expected)
+        try:
+            [written] = commit_writes((plan_write(target, content, mode=mode, alone=True),))
+        except WriteError as error:
+            raise OSError(error.number or errno.EIO, error.message, path) from None
+        assert written.stat is not None
+        return file_info(written.stat)
+
+    def delete(self, path: str, *, expected: str | None = None) -> None:
+        if expected is None:
+            folder = open_resolved_folder(os.path.dirname(path))
+            try:
+                os.rmdir(os.path.basename(path), dir_fd=folder)
+            finally:
+                os.close(folder)
+            return
+        target = _open_target(path, expected)
+        try:
+            commit_writes((plan_write(target, None, alone=True),))
+        except WriteError as error:
+            raise OSError(error.number or errno.EIO, error.message, path) from None
+
+    def make_folder(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def spawn(
+        self, argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str], separate_stderr: bool = False
+    ) -> LocalProcess:
+        tag = f"{self._token}.{next(self._numbers)}."
+        outer = env.get(TAG_VARIABLE)
+        environment = {**env, TAG_VARIABLE: f"{outer} {tag}" if outer else tag}
+        self._guardian.ensure_running()
+        child, pipes = launch(_find_program(argv, env), cwd=cwd, env=environment, pipes=2 if separate_stderr else 1)
+        tag_process(child.pid, tag)
+        self._guardian.report_shell(child.pid, running=True)
+        process = LocalProcess(child, pipes, tag)
+        with self._lock:
+            self._processes = [*(each for each in self._processes if each.is_running), process]
+        return process
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End everything that still runs there."""
+        with self._lock:
+            processes, self._processes = self._processes, []
+        roots = frozenset(process.pid for process in processes if process.is_running)
+        if processes:
+            end_tree(ProcessTree(f"{self._token}.", roots))
+        self._guardian.stop()
+
+
+def file_info(stat: os.stat_result) -> FileInfo:
+    """What a backend says of a file with this status."""
+    version = f"{stat.st_dev:x}.{stat.st_ino:x}.{stat.st_size:x}.{stat.st_mtime_ns:x}"
+    return FileInfo(_kind(stat.st_mode), stat.st_size, modes.S_IMODE(stat.st_mode), stat.st_mtime_ns, version)
+
+
+def _kind(mode: int) -> FileKind:
+    if modes.S_ISREG(mode):
+        return "file"
+    if modes.S_ISDIR(mode):
+        return "folder"
+    return "link" if modes.S_ISLNK(mode) else "other"
+
+
+def _folder_entry(entry: os.DirEntry[str]) -> FolderEntry:
+    if entry.is_symlink():
+        try:
+            return FolderEntry(entry.name, "link", os.readlink(entry.path))
+        except OSError:
+            return FolderEntry(entry.name, "link", "?")
+    if entry.is_dir(follow_symlinks=False):
+        return FolderEntry(entry.name, "folder")
+    return FolderEntry(entry.name, "file" if entry.is_file(follow_symlinks=False) else "other")
+
+
+def _read(descriptor: int, offset: int, size: int | None) -> bytes:
+    pieces: list[bytes] = []
+    left = size
+    while left is None or left > 0:
+        piece = os.pread(descriptor, BLOCK if left is None else min(BLOCK, left), offset)
+        if not piece:
+            break
+        pieces.append(piece)
+        offset += len(piece)
+        left = None if left is None else left - len(piece)
+    return b"".join(pieces)
+
+
+def _open_target(path: str, expected: str | None) -> Target:
+    """The file to change, if it has the version that is expected. Raises `StaleFileError` or `OSError`."""
+    try:
+        stat = os.lstat(path)
+    except FileNotFoundError:
+        if expected is not None:
+            raise StaleFileError(path, "was removed meanwhile") from None
+    else:
+        if modes.S_ISLNK(stat.st_mode):
+            raise StaleFileError(path, "is a link now")
+        if expected is None:
+            raise StaleFileError(path, "exists already")
+        if modes.S_ISDIR(stat.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    try:
+        target = resolve_target(path, path)
+    except WriteError as error:
+        raise OSError(error.number or errno.EINVAL, error.message, path) from None
+    if target.stat is None:
+        if expected is not None:
+            raise StaleFileError(path, "was removed meanwhile")
+        return target
+    target = with_content(target)
+    assert target.stat is not None
+    if file_info(target.stat).version != expected:
+        raise StaleFileError(path, "was changed by someone else meanwhile")
+    return target
+
+
+def _find_program(argv: Sequence[str | bytes], env: Mapping[str, str]) -> list[str | bytes]:
+    """The arguments with the program's path, found by the PATH that it gets. Raises `FileNotFoundError`."""
+    import shutil
+
+    name = os.fsdecode(argv[0])
+    path = name if "/" in name else shutil.which(name, path=env.get("PATH", os.defpath))
+    if path is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    return [path, *argv[1:]]

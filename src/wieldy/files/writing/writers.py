@@ -1,0 +1,286 @@
+"""Where changes of files go: to this machine, or to a backend. The journal has one of the two writers.
+
+`LocalWriter` is the functions of this package. `RemoteWriter` does the same through the few operations of a backend: each file
+is replaced atomically by the backend itself, so several files are written one by one, and written back when one fails.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from wieldy.core.backend import Backend
+from wieldy.core.errors import StaleFileError
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem, stat_result
+from wieldy.files.writing.commit import WrittenFile, commit_writes
+from wieldy.files.writing.disk import LOCAL_DISK, Disk
+from wieldy.files.writing.errors import RollbackError, WriteError, explain_os_error
+from wieldy.files.writing.recovery import recover_writes, remove_empty_folders
+from wieldy.files.writing.target import (
+    READ_FLAGS,
+    FileWrite,
+    Target,
+    WriteMethod,
+    lock_names_at,
+    plan_write,
+    resolve_target,
+    split_path,
+    with_content,
+)
+
+READ_BLOCK = 1 << 20
+
+
+class LocalWriter:
+    """Reads and writes files of this machine. `disk` makes the system calls that change something."""
+
+    files: FileSystem = LOCAL_FILES
+
+    def __init__(self, disk: Disk = LOCAL_DISK) -> None:
+        self.disk = disk
+
+    def resolve_target(self, path: str, real_path: str | None = None) -> Target:
+        return resolve_target(path, real_path)
+
+    def with_content(self, target: Target) -> Target:
+        return with_content(target)
+
+    def read_target(self, path: str, real_path: str | None = None) -> Target:
+        """Resolve the target and read its content."""
+        target = self.resolve_target(path, real_path)
+        return target if target.stat is None else self.with_content(target)
+
+    def lock_names_at(self, real_path: str) -> tuple[str, ...]:
+        return lock_names_at(real_path)
+
+    def plan_write(
+        self,
+        target: Target,
+        after: bytes | None,
+        *,
+        mode: int | None = None,
+        alone: bool = False,
+        keep_links: bool = True,
+    ) -> FileWrite:
+        return plan_write(target, after, mode=mode, alone=alone, keep_links=keep_links)
+
+    def commit_writes(self, writes: Sequence[FileWrite], roots: Sequence[str] = ()) -> tuple[WrittenFile, ...]:
+        return commit_writes(writes, disk=self.disk, roots=roots)
+
+    def recover_writes(self, writes: Sequence[FileWrite]) -> bool:
+        return recover_writes(writes, disk=self.disk)
+
+    def remove_empty_folders(self, folders: Iterable[str]) -> None:
+        remove_empty_folders(folders, self.disk)
+
+    def holds(self, path: str, content: bytes) -> bool:
+        """Whether a file holds exactly this content, read in blocks."""
+        offset = 0
+        try:
+            fd = os.open(path, READ_FLAGS)
+        except OSError:
+            return False
+        try:
+            while block := os.read(fd, READ_BLOCK):
+                if not content.startswith(block, offset):
+                    return False
+                offset += len(block)
+            return offset == len(content)
+        except OSError:
+            return False
+        finally:
+            os.close(fd)
+
+    def explain(self, error: OSError, path: str, needed: int = 0) -> WriteError:
+        return explain_os_error(error, path, needed=needed)
+
+
+class RemoteWriter(LocalWriter):
+    """Reads and writes files of a backend. What a session keeps on this machine is written here."""
+
+    def __init__(self, files: RemoteFileSystem, disk: Disk = LOCAL_DISK) -> None:
+        super().__init__(disk)
+        self.files = files
+        self._remote = files
+        self._backend: Backend = files.backend
+
+    def resolve_target(self, path: str, real_path: str | None = None) -> Target:
+        real = real_path or self.files.realpath(path)
+        if self._remote.is_on_host(real):
+            return super().resolve_target(path, real)
+        try:
+            info = self._backend.stat(real, follow=False)
+        except FileNotFoundError:
+            return Target(path, real, None, self._missing_folders(path, real))
+        except NotADirectoryError:
+            raise WriteError(path, f"{path} cannot exist: part of the path is a file, not a folder.") from None
+        if info.kind != "file":
+            kinds = {"folder": "a folder", "link": "a symlink that leads round in a circle"}
+            raise WriteError(path, f"{path} is {kinds.get(info.kind, 'a pipe, socket or device')}, not a regular file.")
+        return Target(path, real, stat_result(info), version=info.version)
+
+    def with_content(self, target: Target) -> Target:
+        if self._remote.is_on_host(target.real_path):
+            return super().with_content(target)
+        try:
+            # The version is older than the content: what changes in between is refused when it is written.
+            info = self._backend.stat(target.real_path, follow=False)
+            content = self._backend.read(target.real_path) if info.kind == "file" else None
+        except FileNotFoundError:
+            content = None
+        if content is None:
+            raise StaleFileError(target.path, "was replaced while it was being opened")
+        return Target(target.path, target.real_path, stat_result(info), (), content, info.version)
+
+    def lock_names_at(self, real_path: str) -> tuple[str, ...]:
+        return (real_path,)
+
+    def plan_write(
+        self,
+        target: Target,
+        after: bytes | None,
+        *,
+        mode: int | None = None,
+        alone: bool = False,
+        keep_links: bool = True,
+    ) -> FileWrite:
+        if self._remote.is_on_host(target.real_path):
+            return super().plan_write(target, after, mode=mode, alone=alone, keep_links=keep_links)
+        notes: tuple[str, ...] = ()
+        if target.path != target.real_path and self.files.is_link(target.path):
+            notes = (f"{target.path} is a symlink and stays one: its target {target.real_path} was written",)
+        method: WriteMethod = "create" if target.stat is None else "delete" if after is None else "replace"
+        folder, name = split_path(target.real_path)
+        return FileWrite(
+            path=target.path,
+            real_path=target.real_path,
+            folder=folder,
+            name=name,
+            method=method,
+            before=target.content,
+            after=after,
+            temp="",
+            backup="",
+            folders=target.folders,
+            mode=mode if target.stat is None else target.stat.st_mode & 0o7777,
+            notes=notes,
+            version=target.version,
+        )
+
+    def commit_writes(self, writes: Sequence[FileWrite], roots: Sequence[str] = ()) -> tuple[WrittenFile, ...]:
+        """Write one file after the other; what was written before one fails is written back."""
+        if all(self._remote.is_on_host(write.real_path) for write in writes):
+            return super().commit_writes(writes, roots)
+        written: list[WrittenFile] = []
+        done: list[FileWrite] = []
+        for write in writes:
+            try:
+                written.append(self._write(write))
+            except (StaleFileError, WriteError) as error:
+                self._roll_back(done, write, error)
+                raise
+            done.append(write)
+        self._remove_emptied(writes)
+        return tuple(written)
+
+    def recover_writes(self, writes: Sequence[FileWrite]) -> bool:
+        if all(self._remote.is_on_host(write.real_path) for write in writes):
+            return super().recover_writes(writes)
+        contents = [self._content(write.real_path) for write in writes]
+        finished = all(content == write.after for content, write in zip(contents, writes, strict=True))
+        if finished:
+            self._remove_emptied(writes)
+        else:
+            for write, content in zip(reversed(writes), reversed(contents), strict=True):
+                if content == write.after:  # else it was not written, or somebody else has changed it since
+                    self._write_back(write)
+        return finished
+
+    def remove_empty_folders(self, folders: Iterable[str]) -> None:
+        for folder in sorted(set(folders), key=len, reverse=True):
+            if self._remote.is_on_host(folder):
+                super().remove_empty_folders((folder,))
+                continue
+            with suppress(OSError):  # it is not empty, or gone
+                self._backend.delete(folder)
+
+    def holds(self, path: str, content: bytes) -> bool:
+        if self._remote.is_on_host(path):
+            return super().holds(path, content)
+        try:
+            return self._backend.read(path) == content
+        except OSError:
+            return False
+
+    def explain(self, error: OSError, path: str, needed: int = 0) -> WriteError:
+        why = (error.strerror or str(error)).lower()
+        return WriteError(path, f"{path} could not be written: {why}. It is unchanged.", number=error.errno or 0)
+
+    def _write(self, write: FileWrite) -> WrittenFile:
+        try:
+            if write.after is None:
+                self._backend.delete(write.real_path, expected=write.version)
+                return WrittenFile(write.path, write.real_path, None, write.notes)
+            expected = None if write.method == "create" else write.version
+            info = self._backend.write(write.real_path, write.after, expected=expected, mode=write.mode)
+            return WrittenFile(write.path, write.real_path, stat_result(info), write.notes)
+        except OSError as error:
+            return self._find_out(write, error)
+
+    def _find_out(self, write: FileWrite, error: OSError) -> WrittenFile:
+        """Look whether a write that failed has happened all the same, as when its answer was lost."""
+        try:
+            content = self._content(write.real_path)
+            if content == write.after and content != write.before:
+                stat = None if content is None else self.files.lstat(write.real_path)
+                return WrittenFile(write.path, write.real_path, stat, write.notes)
+        except OSError as problem:
+            why = (problem.strerror or str(problem)).lower()
+            text = f"Whether {write.path} was written is not known ({why}); found out when it can be reached again."
+            raise RollbackError(write.path, text) from error
+        raise self.explain(error, write.path) from error
+
+    def _roll_back(self, done: Sequence[FileWrite], failed: FileWrite, cause: Exception) -> None:
+        try:
+            for write in reversed(done):
+                if self._content(write.real_path) == write.after:
+                    self._write_back(write)
+        except (OSError, StaleFileError) as error:
+            text = (
+                f"Writing {failed.path} failed ({cause}), and so did rolling it back ({error}); retried at next start."
+            )
+            raise RollbackError(failed.path, text) from cause
+
+    def _write_back(self, write: FileWrite) -> None:
+        if write.after is None:
+            self._backend.write(write.real_path, write.before or b"", expected=None, mode=write.mode)
+            return
+        version = self._backend.stat(write.real_path, follow=False).version
+        if write.before is None:
+            self._backend.delete(write.real_path, expected=version)
+            self.remove_empty_folders(write.folders)
+        else:
+            self._backend.write(write.real_path, write.before, expected=version, mode=write.mode)
+
+    def _content(self, real_path: str) -> bytes | None:
+        try:
+            return self._backend.read(real_path)
+        except FileNotFoundError:
+            return None
+
+    def _remove_emptied(self, writes: Sequence[FileWrite]) -> None:
+        self.remove_empty_folders(folder for write in writes if write.method == "delete" for folder in write.folders)
+
+    def _missing_folders(self, path: str, real: str) -> tuple[str, ...]:
+        missing: list[str] = []
+        folder = os.path.dirname(real)
+        while not self.files.is_folder(folder):
+            if self.files.exists(folder):
+                raise WriteError(path, f"{path} cannot be made: {folder} is not a folder.")
+            missing.append(folder)
+            parent = os.path.dirname(folder)
+            if parent == folder:
+                break
+            folder = parent
+        return tuple(reversed(missing))

@@ -1,0 +1,58 @@
+"""The shipped checks against each backend: this machine, the overlay, and the one of the guide, which uses only `sh`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.needs import skip_untested
+from tests.unit.backends.guide import guide_backend
+
+from wieldy import Backend, LocalBackend, OverlayBackend
+from wieldy.backends.overlay import overlay_problem
+from wieldy.testing import BACKEND_CHECKS, BackendCheck
+
+
+@pytest.fixture(scope="module", params=["local", "overlay", "guide"])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Backend, str]]:
+    folder = tmp_path_factory.mktemp("place")
+    if request.param == "local":
+        with LocalBackend() as local:
+            yield local, str(folder)
+    elif request.param == "guide":
+        yield guide_backend(tmp_path_factory.mktemp("guide")), str(folder)
+    else:
+        if (problem := overlay_problem()) is not None:
+            skip_untested(f"the overlay backend: {problem}")
+        with OverlayBackend(folder) as overlay:
+            yield overlay, str(folder)
+        assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("check", BACKEND_CHECKS, ids=lambda check: check.__name__)
+def test_a_backend_keeps_the_contract(place: tuple[Backend, str], check: BackendCheck):
+    check(*place)
+
+
+def test_the_checks_find_a_backend_that_writes_blindly(tmp_path: Path):
+    class Blind(LocalBackend):
+        def write(self, path, content, *, expected, mode=None):
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).write_bytes(content)
+            return self.stat(path)
+
+    failed = set()
+    with Blind() as backend:
+        for check in BACKEND_CHECKS:
+            try:
+                check(backend, str(tmp_path))
+            except (AssertionError, OSError):
+                failed.add(check.__name__)
+    assert failed >= {
+        "replaces_only_the_version_that_was_read",
+        "creates_without_replacing",
+        "follows_links_only_when_asked",
+        "keeps_permission_bits",
+    }
+    assert "runs_programs" not in failed
