@@ -37,14 +37,14 @@ class ProcessorTimeLoop(asyncio.SelectorEventLoop):
         return time.thread_time() + self._timed_selector.waited
 
 
-class ProcessorTimePolicy(asyncio.DefaultEventLoopPolicy):
-    def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        return ProcessorTimeLoop()
-
-
 if __name__ == "__main__":
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # policies go away in Python 3.16
+
+        class ProcessorTimePolicy(asyncio.DefaultEventLoopPolicy):
+            def new_event_loop(self) -> asyncio.AbstractEventLoop:
+                return ProcessorTimeLoop()
+
         asyncio.set_event_loop_policy(ProcessorTimePolicy())
     sys.path.pop(0)
     from wieldy.__main__ import program

@@ -56,6 +56,7 @@ OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl
 """File systems without folders, in which creating a folder may create a bucket."""
 
 _OBJECT = re.compile(r"results/([0-9a-f]+)/(\d{8})\.json")
+_BY_START = attrgetter("started", "id", "sample", "attempt")  # the same order in every listing
 _WHOLE = re.compile(r"results-([0-9a-f]+)\.jsonl")
 
 
@@ -197,7 +198,7 @@ class RemoteRun:
 
     def results(self) -> Iterator[AttemptResult]:
         spools = read_spools(self.bucket)
-        return iter(sorted((result for each in spools.values() for result in each.values()), key=attrgetter("started")))
+        return iter(sorted((result for each in spools.values() for result in each.values()), key=_BY_START))
 
     def read_progress(self) -> list[dict[str, Any]]:
         names = [name for name in self.bucket.list_top() if re.fullmatch(r"progress.*\.json", name)]
@@ -315,9 +316,7 @@ class RemoteStore(ResultStore):
     def results(self) -> Iterator[AttemptResult]:
         if self._known is None:
             return self._run.results()
-        return iter(
-            sorted((each for spool in self._known.values() for each in spool.values()), key=attrgetter("started"))
-        )
+        return iter(sorted((each for spool in self._known.values() for each in spool.values()), key=_BY_START))
 
     def read_progress(self) -> list[dict[str, Any]]:
         return self._run.read_progress()

@@ -106,7 +106,7 @@ class RunFolder:
         """Every result, the older ones first; torn lines are skipped."""
         files = self.result_files()
         each = (result for file in files for result in _read_results(file))
-        return each if len(files) <= 1 else iter(sorted(each, key=attrgetter("started")))
+        return each if len(files) <= 1 else iter(sorted(each, key=attrgetter("started", "id", "sample", "attempt")))
 
     def result_files(self) -> list[Path]:
         if not self.path.is_dir():
