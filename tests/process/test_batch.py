@@ -84,6 +84,15 @@ def test_a_changed_task_runs_anew_and_the_old_result_is_kept(batch):
     assert len(batch.results()) == 4
 
 
+def test_going_on_is_the_default_and_can_be_refused(batch):
+    batch.write_tasks(2, model=batch.noting_script())
+    assert batch.run("--no-resume")[0] == 0
+    code, _, err = batch.run("--no-resume")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "holds results of a run; give --out another place" in err
+    assert "0 of 2 attempts to run, 2 finished before" in batch.run("--resume")[2]
+
+
 def test_only_runs_what_is_chosen(batch):
     rows = [
         {"id": "good", "prompt": "x", "root": "project", "model": batch.noting_script(), "check": "true"},
@@ -328,6 +337,17 @@ def test_a_folder_may_have_the_name_of_a_kind_of_url(batch):
     batch.out = Path("local")
     assert batch.run()[:2] == (0, "local\n")
     assert (batch.folder / "local" / "results.jsonl").exists()
+
+
+def test_more_sessions_than_there_may_be_open_files_are_refused_before_anything_starts(batch):
+    batch.write_tasks(3, model=batch.noting_script(1))
+    words = [sys.executable, "-m", "wieldy", "batch", str(batch.tasks), "--out", str(batch.out), "--processes", "1"]
+    limited = ["bash", "-c", 'ulimit -n 256 && exec "$@"', "bash", *words, "--mode", "bypassPermissions"]
+    done = subprocess.run([*limited, "--workers", "100"], env=batch.env, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "--workers 100 needs 860 open files in each of 1 process, and the limit is 256" in done.stderr
+    done = subprocess.run([*limited, "--workers", "20"], env=batch.env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_two_runs_may_share_a_folder_for_copies(batch):

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from wieldy.batch.tasks import TaskDefaults
 
 COMPLETE, INCOMPLETE, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
+SESSION_DESCRIPTORS, WORKER_DESCRIPTORS = 8, 60  # of a session that runs a command, and of a worker beside its sessions
 BAR_SECONDS = 0.5
 LINE_SECONDS = 60.0
 WATCH_SECONDS = 1.0
@@ -108,6 +110,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="K",
         help="independent attempts at each task (default: %(default)s)",
     )
+    add(
+        "--resume",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="go on with a run that is there already (default); --no-resume refuses to",
+    )
     add("--only", action="append", default=[], metavar="WHAT", help="failed, infra, or an id; may be repeated")
     add(
         "--retries",
@@ -185,14 +193,12 @@ def _run(options: argparse.Namespace) -> int:
     from wieldy.batch.driver import check_models, describe_run, make_plan, work_folder
     from wieldy.batch.identity import digest
     from wieldy.batch.remote import is_url, local_path, open_location
-    from wieldy.batch.tasks import read_tasks, shard
+    from wieldy.batch.tasks import TaskFileError, read_tasks, shard
 
     file = read_tasks(options.tasks, _defaults(options))
     for warning in file.warnings:
         print_error(warning)
     if missing := next((task for task in file.tasks if not task.model), None):
-        from wieldy.batch.tasks import TaskFileError
-
         raise TaskFileError(f"the task {missing.id} names no model: give --model, or set WIELDY_MODEL")
     part: Shard = options.shard
     tasks = list(shard(file.tasks, part.index, part.count))
@@ -205,6 +211,10 @@ def _run(options: argparse.Namespace) -> int:
         check_models(plan, options.base_url)
         _print_plan(plan, dry=True)
         return COMPLETE
+    if options.engine == "local":
+        _check_descriptors(options)
+    if not options.resume and any(store.results()):
+        raise TaskFileError(f"--no-resume: {store.location} holds results of a run; give --out another place")
     store.open()
     try:
         plan = make_plan(tasks, store, run_options)
@@ -269,8 +279,8 @@ def _run_options(options: argparse.Namespace, work: Path, out: str) -> RunOption
     )
 
 
-def count_words(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def count_words(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number} {noun}{'' if number == 1 else plural}"
 
 
 def _print_plan(plan: RunPlan, *, dry: bool = False) -> None:
@@ -322,6 +332,27 @@ async def _drive(
     return _print_summary(driver, store, code)
 
 
+def _check_descriptors(options: argparse.Namespace) -> None:
+    """Raise `TaskFileError` where the workers could not open the files that so many sessions need."""
+    import resource
+
+    from wieldy.batch.tasks import TaskFileError
+
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)  # a worker raises its own to that
+    sessions = math.ceil(options.workers / _processes(options))
+    needed = sessions * SESSION_DESCRIPTORS + WORKER_DESCRIPTORS
+    if limit != resource.RLIM_INFINITY and needed > limit:
+        raise TaskFileError(
+            f"--workers {options.workers} needs {needed} open files in each of "
+            f"{count_words(_processes(options), 'process', 'es')}, and the limit is {limit}: raise it (`ulimit -n`), "
+            "use more --processes, or fewer --workers"
+        )
+
+
+def _processes(options: argparse.Namespace) -> int:
+    return min(options.processes or os.cpu_count() or 1, options.workers)
+
+
 def _engine(options: argparse.Namespace, work: Path, store: ResultStore) -> Any:
     from wieldy.batch.engine import LocalEngine
     from wieldy.batch.rates import RateLimiter
@@ -334,8 +365,7 @@ def _engine(options: argparse.Namespace, work: Path, store: ResultStore) -> Any:
         return RayEngine(
             address, store.path.resolve(), options.work, caps, workers=options.workers, actors=options.processes
         )
-    processes = min(options.processes or os.cpu_count() or 1, options.workers)
-    return LocalEngine(work, RateLimiter(dict(options.rate)), processes=processes, logs=store.path / "logs")
+    return LocalEngine(work, RateLimiter(dict(options.rate)), processes=_processes(options), logs=store.path / "logs")
 
 
 async def _show_progress(driver: Driver, store: ResultStore) -> None:
