@@ -350,7 +350,7 @@ def _check_descriptors(options: argparse.Namespace) -> None:
 
 
 def _processes(options: argparse.Namespace) -> int:
-    return min(options.processes or os.cpu_count() or 1, options.workers)
+    return int(min(options.processes or os.cpu_count() or 1, options.workers))
 
 
 def _engine(options: argparse.Namespace, work: Path, store: ResultStore) -> Any:
