@@ -111,7 +111,7 @@ async def openai_loop(box: Toolbox, url: str, *, helper: bool) -> str:
             messages += [{"role": "assistant", "content": text, "tool_calls": tool_calls}, *results]
 
 
-async def responses_loop(box: Toolbox, url: str) -> str:
+async def responses_loop(box: Toolbox, url: str, *, helper: bool) -> str:
     from openai import AsyncOpenAI
 
     tools: Any = await box.tools_for("responses")
@@ -120,12 +120,22 @@ async def responses_loop(box: Toolbox, url: str) -> str:
         while True:
             text, output = "", []
             async with box.turn() as turn:
-                async for event in await client.responses.create(model="m", input=items, tools=tools, stream=True):
-                    turn.feed(event)
-                    if event.type == "response.output_text.delta":
-                        text += event.delta
-                    if event.type == "response.output_item.done":
-                        output.append(event.item.model_dump(exclude_none=True))
+                if helper:
+                    async with client.responses.stream(model="m", input=items, tools=tools) as events:
+                        async for helped in events:
+                            turn.feed(helped)
+                            if helped.type == "response.output_text.delta":
+                                text += helped.delta
+                            if helped.type == "response.output_item.done":
+                                item = helped.item.model_dump(exclude_none=True)
+                                output.append({k: v for k, v in item.items() if k != "parsed_arguments"})
+                else:
+                    async for event in await client.responses.create(model="m", input=items, tools=tools, stream=True):
+                        turn.feed(event)
+                        if event.type == "response.output_text.delta":
+                            text += event.delta
+                        if event.type == "response.output_item.done":
+                            output.append(event.item.model_dump(exclude_none=True))
                 results = await turn.messages("responses")
             if not results:
                 return text
@@ -171,10 +181,11 @@ async def test_a_loop_around_chat_completions_of_the_openai_sdk(folder, helper, 
         check_results(there, "openai")
 
 
+@pytest.mark.parametrize("helper", [True, False])
 @pytest.mark.parametrize("interleave", [True, False])
-async def test_a_loop_around_responses_of_the_openai_sdk(folder, interleave):
+async def test_a_loop_around_responses_of_the_openai_sdk(folder, helper, interleave):
     async with box(folder) as tools, server("responses", interleave=interleave) as there:
-        assert await responses_loop(tools, there.url) == "Done."
+        assert await responses_loop(tools, there.url, helper=helper) == "Done."
         check_results(there, "responses")
 
 

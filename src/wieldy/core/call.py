@@ -35,7 +35,10 @@ def as_mapping(value: Any) -> Mapping[str, Any] | None:
     dump = getattr(value, "model_dump", None)
     if dump is None or isinstance(value, type):
         return None
-    data = dump(mode="json")
+    try:
+        data = dump(mode="json", warnings=False)  # stream helpers of the SDKs put objects where others are declared
+    except TypeError:
+        data = dump()  # an object that is not of pydantic
     return data if isinstance(data, Mapping) else None
 
 

@@ -110,9 +110,15 @@ def responses_stream(steps: Sequence[Step], size: int = 0, stop: str | None = No
         else:
             part = {"type": "output_text", "text": rest[0], "annotations": []}
             done |= {"type": "message", "role": "assistant", "content": [part]}
+            empty = {**part, "text": ""}
             grown = [
-                {"type": "response.output_text.delta", "content_index": 0, "delta": p, "logprobs": [], **at}
-                for p in pieces(rest[0], size)
+                {"type": "response.content_part.added", "content_index": 0, "part": empty, **at},
+                *(
+                    {"type": "response.output_text.delta", "content_index": 0, "delta": p, "logprobs": [], **at}
+                    for p in pieces(rest[0], size)
+                ),
+                {"type": "response.output_text.done", "content_index": 0, "text": rest[0], "logprobs": [], **at},
+                {"type": "response.content_part.done", "content_index": 0, "part": part, **at},
             ]
             begun = {**done, "content": []}
         first = {"type": "response.output_item.added", "item": begun, **at}
@@ -123,10 +129,11 @@ def responses_stream(steps: Sequence[Step], size: int = 0, stop: str | None = No
         events = [event for row in rows for event in row]
     usage = {"input_tokens": 16, "output_tokens": 42, "input_tokens_details": {"cached_tokens": 4}}
     response: dict[str, Any] = {"id": "r", "status": "incomplete" if stop else "completed", "usage": usage}
+    response["output"] = [row[-1]["item"] for row in rows]
     if stop:
         response["incomplete_details"] = {"reason": stop}
     last = {"type": "response.incomplete" if stop else "response.completed", "response": response}
-    started = {"type": "response.created", "response": {"id": "r", "status": "in_progress"}}
+    started = {"type": "response.created", "response": {"id": "r", "status": "in_progress", "output": []}}
     return b"".join(map(sse, [started, *events, last]))
 
 
