@@ -55,21 +55,6 @@ def run(code: str, after: str, folder: Path, env: dict[str, str]) -> str:
     return done.stdout
 
 
-def test_calling_tools(project, environment):
-    (project / "README.md").write_text("read me\n")
-    write = 'await box.call("Write", file_path="n", content="n")'
-    code = examples("library.md")[0].replace("    await box.undo()", f"    {write}\n    await box.undo()")
-    after = 'print(result.text, results[1].is_error, decision.behavior, Path("n").exists())'
-    said = run(code, after, project, environment)
-    assert said == "1\tread me False ask False\n"
-
-
-def test_writing_a_tool(project, environment):
-    after = 'box.add(count)\nprint((await box.call("count", path="b.txt")).data)'
-    code = next(example for example in examples("library.md") if "async def count" in example)
-    assert run(code, after, project, environment) == "{'lines': 2}\n"
-
-
 def test_the_recorded_model(project, environment):
     (project / "a.txt").write_text("hello\n")
     assert run(examples("models.md")[-1], "", project, environment) == "It says hello.\n2\n"

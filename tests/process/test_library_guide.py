@@ -81,6 +81,47 @@ async def test_the_loops_around_the_sdks(project, tmp_path, name, wire):
         assert "hello" in str(server.received[1].body["messages"][-1])
 
 
+def test_calling_tools(project, tmp_path):
+    read, written, listed, why = asyncio.run(program("calls", tmp_path).tour(str(project)))
+    assert "hello" in read
+    assert "b.txt" in written
+    assert "a.txt" in listed
+    assert why.startswith("deny: rule `Bash(git push:*)`")
+    assert not (project / "b.txt").exists()
+
+
+@pytest.mark.asyncio
+async def test_tools_of_ones_own(project, tmp_path):
+    async with Toolbox(project, settings={}, tools=[program("line_count", tmp_path).count]) as box:
+        program("weather", tmp_path).add_weather(box)
+        assert (await box.call("count", path="a.txt")).data == {"lines": 1}
+        assert (await box.call("weather", city="Rome")).text == "sunny in Rome"
+
+
+@pytest.mark.asyncio
+async def test_a_first_session(project, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(project)
+    await program("first", tmp_path).main(Script([[{"text": "It greets."}]]))
+    assert capsys.readouterr().out == "It greets.\n"
+
+
+@pytest.mark.asyncio
+async def test_going_back_to_a_prompt(project, tmp_path, capsys):
+    write = {"call": "Write", "input": {"file_path": "b.txt", "content": "b"}}
+    model = Script([[{"text": "hi"}], [write], [{"text": "made"}]])
+    module = program("go_back", tmp_path)
+    async with Session(project, model=model, settings={}, mode="acceptEdits") as session:
+        await session.ask("hello")
+        await session.ask("make b")
+        await module.go_back(session, 2)
+        assert not (project / "b.txt").exists()
+        assert len(session.messages) == 2
+        await module.go_forward(session)
+        assert (project / "b.txt").exists()
+        assert len(session.messages) == 6
+    assert "2 make b" in capsys.readouterr().out
+
+
 def test_dependencies(project, tmp_path):
     assert asyncio.run(program("shop", tmp_path).look_up(str(project), "tea")) == "3"
 
@@ -216,7 +257,8 @@ async def test_serving(project, tmp_path):
 def test_every_program_is_run_by_a_test():
     source = Path(__file__).read_text(encoding="utf-8")
     assert PROGRAMS.keys() == {name for name in PROGRAMS if f'"{name}"' in source}
-    assert len(PROGRAMS) >= 9
+    page = (DOCS / "library.md").read_text(encoding="utf-8")
+    assert len(PROGRAMS) == page.count("```python\n")
 
 
 def test_the_table_of_events_is_that_of_the_classes():
