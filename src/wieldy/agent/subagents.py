@@ -198,7 +198,7 @@ class SubagentStarter:
     async def _make_tree(self, task: SubagentTask, id: str, conversation: Conversation) -> WorkingTree | None:
         """The copy of the project for an agent that is to have one, or had one. Raises `ToolFailure` if none can be made."""
         workspace = self._parent.box.workspace
-        scratch = copies_folder(workspace.env) / id
+        scratch = copies_folder(workspace) / id
         header = conversation.header
         had_one = header is not None and Path(header.root).is_relative_to(os.path.realpath(scratch))
         if not task.definition.isolation and not had_one:

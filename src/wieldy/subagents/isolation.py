@@ -13,15 +13,18 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from wieldy.core.state_dirs import make_private_folder
+from wieldy.core.state_dirs import make_private_folder, state_home
 from wieldy.working_copies.files import IsolationError, clone_or_copy, copy_tree, remove_tree, walk_files
 from wieldy.working_copies.git import SourceError, check_out, is_repository, read_git
 from wieldy.working_copies.patches import PatchRecorder
+
+if TYPE_CHECKING:
+    from wieldy.core.workspace import Workspace
 
 MAX_COPY_BYTES = 2_000_000_000
 MAX_COPY_FILES = 200_000
@@ -90,8 +93,11 @@ class CopyChanges(Struct, frozen=True):
         }
 
 
-def copies_folder(env: Mapping[str, str]) -> Path:
-    """Where copies for subagents are made: in the user's cache."""
+def copies_folder(workspace: Workspace) -> Path:
+    """Where copies for subagents are made: in the user's cache, or with the state of a session that keeps it elsewhere."""
+    env = workspace.env
+    if workspace.state_dir != state_home(env):
+        return workspace.state_dir / "copies"
     cache = env.get("XDG_CACHE_HOME") or ""
     base = Path(cache) if os.path.isabs(cache) else Path(env.get("HOME") or Path.home(), ".cache")
     return base / "wieldy" / "agents"

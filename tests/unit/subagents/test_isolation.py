@@ -17,6 +17,7 @@ from tests.unit.subagents.conftest import agent_file, told
 
 from wieldy import AgentType, Script, Session
 from wieldy.core.events import ToolEnded
+from wieldy.core.workspace import Workspace
 from wieldy.subagents.isolation import (
     copies_folder,
     finish_working_tree,
@@ -61,6 +62,10 @@ async def run(
     return told(model)[0], dict(end.result.data or {})
 
 
+def copies() -> Path:
+    return copies_folder(Workspace(".", session_dir="."))
+
+
 def state_of(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
@@ -93,7 +98,7 @@ async def test_an_unchanged_copy_is_removed_and_the_report_says_so(repository):
     )
     assert "changed nothing there" in text
     assert data["worktree"]["path"] is None
-    assert os.listdir(copies_folder(os.environ)) == []
+    assert os.listdir(copies()) == []
 
 
 async def test_uncommitted_work_is_in_the_copy_and_the_patch_is_only_what_the_agent_did(repository):
@@ -142,14 +147,22 @@ async def test_the_original_is_out_of_reach_even_where_everything_is_allowed(rep
     assert git(repository, "branch") == branch
 
 
-async def test_a_program_that_finds_the_original_by_itself_cannot_write_there(repository):
+@pytest.mark.parametrize("sandbox", [False, True])
+async def test_a_program_that_finds_the_original_by_itself_cannot_write_there(repository, sandbox):
     if shutil.which("bwrap") is None:
         skip_untested("commands kept from the original: bubblewrap is missing")
     path = "".join(f"\\x{byte:02x}" for byte in os.fsencode(repository / "a.txt"))
     agent = Script([bash(f"printf '{path}' > where; echo x > \"$(cat where)\"; echo code $?"), [{"text": "tried"}]])
-    await run(repository, agent)
+    _, data = await run(repository, agent, settings={"sandbox": {"enabled": sandbox}})
     assert (repository / "a.txt").read_text() == "alpha\n"
-    assert "Read-only file system" in told(agent)[0]
+    # In a sandbox the temporary folder, in which this project is, is another one.
+    assert "code 1" in told(agent)[0]
+    assert data["worktree"]["files"] == 1
+
+
+async def test_copies_of_a_session_with_a_state_of_its_own_are_there(repository, tmp_path):
+    _, data = await run(repository, Script([write("x.txt"), [{"text": "ok"}]]), state_dir=tmp_path / "own")
+    assert data["worktree"]["path"].startswith(f"{tmp_path}/own/copies/")
 
 
 async def test_rules_hold_in_the_copy_and_in_the_original(repository):
@@ -191,7 +204,7 @@ async def test_several_work_side_by_side_without_seeing_each_other(repository):
         output = told(agent)[0]
         assert output.startswith(f"{name}\n"), output
     assert not (repository / "own.txt").exists()
-    assert len(os.listdir(copies_folder(os.environ))) == 3
+    assert len(os.listdir(copies())) == 3
 
 
 async def test_it_goes_on_in_its_copy_and_undo_of_the_session_leaves_that_alone(repository):
@@ -291,7 +304,7 @@ async def test_without_a_copy_the_agent_does_not_start(repository, tmp_path):
     assert "the repository has submodules (sub)" in text
     assert not agent.requests
     assert not (repository / "x.txt").exists()
-    assert not os.path.exists(copies_folder(os.environ)) or os.listdir(copies_folder(os.environ)) == []
+    assert not os.path.exists(copies()) or os.listdir(copies()) == []
 
 
 async def test_a_copy_that_cannot_be_written_is_refused(repository, monkeypatch, tmp_path):
@@ -324,7 +337,7 @@ async def test_an_unknown_isolation_is_an_error_of_the_file_and_of_the_code(proj
 
 
 async def test_copies_that_nobody_used_for_long_are_removed(home):
-    folder = copies_folder(os.environ)
+    folder = copies()
     for name in ("old", "new"):
         (folder / name / "tree").mkdir(parents=True)
     long_ago = time.time() - 40 * 86_400
