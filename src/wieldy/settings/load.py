@@ -74,7 +74,9 @@ class Settings(Struct, frozen=True):
         """Raise `SettingsError` where a rule that denies or asks is lost, so that no work begins without it."""
         lost = [str(problem) for problem in self.errors if problem.fatal]
         if lost:
-            raise SettingsError(f"{'; '.join(lost).removesuffix('?')}. Nothing was started: correct this first")
+            reasons = "; ".join(lost)
+            end = "" if reasons.endswith("?") else "."
+            raise SettingsError(f"{reasons}{end} Nothing was started: correct this first")
 
     def origin(self, name: str) -> Origin | None:
         """Return where a value is written; None where it is not set."""

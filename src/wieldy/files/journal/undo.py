@@ -388,9 +388,12 @@ def _count(number: int, thing: str) -> str:
 def history_lines(entries: Iterable[JournalEntry]) -> list[str]:
     """One line for each change: when, which tool, which call, which files, and whether it was undone; below it what undo
     does not cover."""
+    entries = list(entries)
+    tools = max((len(entry.tool) for entry in entries), default=0)
+    calls = max((len(entry.call_id) for entry in entries), default=0)
     lines = []
     for entry in entries:
-        lines.append(_history_line(entry))
+        lines.append(_history_line(entry, tools, calls))
         lines += [f"{'':21}not covered: {line}" for line in uncovered_lines(entry.uncovered)]
     return lines
 
@@ -421,9 +424,10 @@ def _describe_difference(now: bytes, then: bytes) -> str:
     return f"+{(new - old).total()} −{(old - new).total()} lines"
 
 
-def _history_line(entry: JournalEntry) -> str:
+def _history_line(entry: JournalEntry, tool_width: int, call_width: int) -> str:
     when = datetime.fromtimestamp(entry.time).strftime("%Y-%m-%d %H:%M:%S")
     files = ", ".join(_printable(file.path) for file in entry.files[:3])
     more = f" and {len(entry.files) - 3} more" if len(entry.files) > 3 else ""
     state = "" if entry.active else "  [taken back]"
-    return f"{when}  {entry.tool:<10} {entry.call_id}  {files or 'nothing that undo covers'}{more}{state}"
+    call = f"{entry.tool:<{tool_width}}  {entry.call_id:<{call_width}}"
+    return f"{when}  {call}  {files or 'nothing that undo covers'}{more}{state}"

@@ -121,7 +121,7 @@ def end_notes(result: CommandResult, meaning: ExitMeaning | None, limit: float, 
         notes.append(f"timed out after {limit:g} s: the command and everything it had started were ended")
         if result.silent_seconds >= min(LONG_SILENCE, limit * 0.9):
             notes.append(
-                f"it had printed nothing for {result.silent_seconds:.0f} s: waiting for input, a lock, the network? "
+                f"it had printed nothing for {round(result.silent_seconds, 1):g} s: waiting for input, a lock, the network? "
                 "There is no terminal; for slow work give a longer timeout or use run_in_background"
             )
     elif meaning and result.code:

@@ -275,6 +275,7 @@ def test_history_is_newest_first_and_says_what_stands(project: Project):
     assert [(entry.kind, entry.active) for entry in events] == [("undo", True), ("edit", False), ("edit", True)]
     lines = history_lines(events)
     assert lines[1].endswith("[taken back]") and "Edit" in lines[2] and str(project.root / "a") in lines[2]
+    assert len({line.index(str(project.root)) for line in lines}) == 1  # in columns
     assert len(history(project.journal, limit=1)) == 1
 
 
