@@ -10,7 +10,19 @@ from typing import Any
 
 import pytest
 
-from wieldy import Answer, Anthropic, OpenAIChat, OpenAIResponses, Script, Session, Toolbox, python_hook, tool
+from wieldy import (
+    Answer,
+    Anthropic,
+    OpenAIChat,
+    OpenAIResponses,
+    Script,
+    Session,
+    SessionError,
+    Toolbox,
+    python_hook,
+    serve_mcp,
+    tool,
+)
 from wieldy.core.errors import ClosedError, SettingsError
 from wieldy.core.outcome import Done, Refused
 
@@ -293,3 +305,27 @@ async def test_what_is_closed_cannot_be_changed_or_undone(tmp_path):
     for work in (session.box.undo(), session.box.redo(), session.box.reload(), session.box.connected()):
         with pytest.raises(ClosedError):
             await work
+
+
+@pytest.mark.parametrize(
+    "options", [{"session_id": "../evil"}, {"session_id": ""}, {"resume": "../../evil"}, {"resume": 3}, {"fork": True}]
+)
+@pytest.mark.parametrize("store", [None, object()])
+def test_an_id_that_is_no_name_of_a_folder_is_an_error(tmp_path, options, store):
+    with pytest.raises((ValueError, SessionError), match=r"session_id|resume|not the id of a session"):
+        Session(tmp_path, model=Script([]), settings={}, store=store, **options)
+
+
+@pytest.mark.parametrize("prompt", [3, None, {"type": "text", "text": "x"}, ["x"]])
+@pytest.mark.asyncio
+async def test_a_prompt_that_is_no_prompt_is_an_error(tmp_path, prompt):
+    async with Session(tmp_path, model=Script([]), settings={}) as session:
+        with pytest.raises(SessionError, match="a prompt is text"):
+            await session.ask(prompt)
+
+
+@pytest.mark.asyncio
+async def test_serving_a_toolbox_instead_of_a_function_that_makes_one_is_an_error(tmp_path):
+    box: Any = Toolbox(tmp_path, settings={})
+    with pytest.raises(TypeError, match="takes a function that makes a toolbox"):
+        await serve_mcp(box, http=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -18,6 +18,8 @@ Prompt: TypeAlias = str | Sequence[Mapping[str, Any]]
 
 def prompt_content(prompt: Prompt) -> list[dict[str, Any]]:
     """The content blocks of a prompt. Raises `SessionError` for one that says nothing."""
+    if isinstance(prompt, Mapping) or not isinstance(prompt, str | Iterable):
+        raise SessionError(f"a prompt is text, or a list of content blocks, not {prompt!r:.200}")
     blocks = [{"type": "text", "text": clean(prompt)}] if isinstance(prompt, str) else clean_texts(list(prompt))
     content: list[dict[str, Any]] = blocks
     if not all(isinstance(block, Mapping) and isinstance(block.get("type"), str) for block in content):

@@ -16,7 +16,7 @@ from wieldy.agent.rewind import Rewind
 from wieldy.agent.runs import SessionRuns, Work
 from wieldy.agent.session_setup import SessionSetup, report_text, session_host, with_agents
 from wieldy.agent.session_state import SessionState
-from wieldy.agent.store import require_new
+from wieldy.agent.store import check_session_ids, require_new
 from wieldy.agent.system_prompt import ROLE, instruction_scope
 from wieldy.agent.transcript_store import EarlierSession, Store, open_transcript
 from wieldy.agent.typed_answers import send_prompt
@@ -93,6 +93,7 @@ class Session(SessionState):
     ) -> None:
         limits = RunLimits(max_turns, max_cost).checked()
         require_count("thinking_budget", thinking_budget, least=0)
+        check_session_ids(session_id, resume, fork=fork)
         self._earlier = None if resume is None else EarlierSession(resume, store)
         resumed_id = None if self._earlier is None else self._earlier.id
         tools = tuple(tools)

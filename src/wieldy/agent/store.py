@@ -63,6 +63,16 @@ def find_session(session_id: str) -> Path:
     return matches[0]
 
 
+def check_session_ids(session_id: str | None, resume: str | None, *, fork: bool) -> None:
+    """Raise `ValueError` for a new id that no folder can have, or a fork of nothing; `SessionError` for one to resume."""
+    if session_id is not None and not (isinstance(session_id, str) and _ID.fullmatch(session_id)):
+        raise ValueError(f"`session_id` must be 1 to 64 letters, digits, `-` and `_`, not {session_id!r:.200}")
+    if resume is not None and not (isinstance(resume, str) and _ID.fullmatch(resume)):
+        raise SessionError(f"`{resume!s:.200}` is not the id of a session")
+    if fork and resume is None:
+        raise ValueError("`fork` needs `resume`: the id of the session to copy")
+
+
 def require_new(folder: Path, session_id: str) -> None:
     """Raise `SessionError` where a session of this id exists."""
     if (folder / NAME).exists():

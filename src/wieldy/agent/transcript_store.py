@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Protocol
 
@@ -24,7 +24,7 @@ class Store(Protocol):
         """Keep these records after those that are there. Return when they are safe."""
         ...
 
-    def read(self, session_id: str) -> AsyncIterator[bytes]:
+    def read(self, session_id: str) -> AsyncIterator[bytes] | Awaitable[AsyncIterator[bytes]]:
         """Yield the records of a session in order; none for a session that does not exist."""
         ...
 
@@ -97,7 +97,10 @@ class StoredTranscript(Transcript):
 
     async def _read(self, id: str) -> list[bytes]:
         try:
-            return [bytes(line) async for line in self._store.read(id)]
+            lines = self._store.read(id)
+            if isinstance(lines, Awaitable):  # not a generator, but a coroutine that returns one
+                lines = await lines
+            return [bytes(line) async for line in lines]
         except Exception as error:
             raise self._describe("read", error) from error
 
@@ -123,7 +126,10 @@ class StoredTranscript(Transcript):
             while self._unwritten and self._failure is None:
                 batch, self._unwritten = self._unwritten, []
                 try:
-                    await self._store.append(self._id, batch)
+                    appending = self._store.append(self._id, batch)
+                    if not isinstance(appending, Awaitable):
+                        raise TypeError("`append` of the store must be an async function")
+                    await appending
                 except Exception as error:
                     self._failure = self._describe("written", error)
 

@@ -114,3 +114,26 @@ async def test_what_is_no_store_is_an_error(make_session: SessionMaker, tmp_path
     store = SqliteStore(tmp_path / "sessions.db")
     with pytest.raises((TypeError, ValueError)):
         make_session(Script([]), **{"store": store, **options})
+
+
+async def test_read_may_be_a_coroutine_that_returns_an_iterator(make_session, tmp_path):
+    class Returning(SqliteStore):
+        async def read(self, session_id: str) -> AsyncIterator[bytes]:  # type: ignore[override]
+            return super().read(session_id)
+
+    store = Returning(tmp_path / "sessions.db")
+    async with make_session(Script([[{"text": "one"}]]), store=store) as session:
+        await session.ask("go")
+    async with make_session(Script([[{"text": "two"}]]), store=store, resume=session.id) as resumed:
+        assert await resumed.ask("go on") == "two"
+        assert len(resumed.messages) == 4
+
+
+async def test_a_store_whose_append_is_not_async_is_told_so(make_session, tmp_path):
+    class Plain(SqliteStore):
+        def append(self, session_id: str, records: list[bytes]) -> None:  # type: ignore[override]
+            return
+
+    async with make_session(Script([[{"text": "one"}]]), store=Plain(tmp_path / "sessions.db")) as session:
+        with pytest.raises(SessionError, match="`append` of the store must be an async function"):
+            await session.ask("go")

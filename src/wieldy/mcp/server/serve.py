@@ -58,6 +58,10 @@ async def serve_mcp(
 
 def _with_host(make_toolbox: ToolboxFactory) -> MakeToolbox:
     """The factory with two arguments, whether it takes the second or not."""
+    if not callable(make_toolbox):
+        raise TypeError(
+            f"serve_mcp takes a function that makes a toolbox: lambda ask: Toolbox(…, ask=ask), not {make_toolbox!r}"
+        )
     if len(inspect.signature(make_toolbox).parameters) > 1:
         return cast(MakeToolbox, make_toolbox)
     simple = cast(Callable[[Ask], Toolbox], make_toolbox)
