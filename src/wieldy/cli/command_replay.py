@@ -19,7 +19,7 @@ from wieldy.shell.policy.analysis import Analysis
 from wieldy.toolbox import Toolbox
 
 MOST_PROGRAMS = 12
-_TIMESTAMP = re.compile(r"#\d+|: \d+:\d+;")  # of bash, and of zsh before the command
+_TIMESTAMP = re.compile(r": \d+:\d+;")  # of zsh, before the command; that of bash is a comment
 _SANDBOX = {"sandbox": {"enabled": True, "autoAllow": True}}
 
 
@@ -56,14 +56,14 @@ def replay_commands(options: argparse.Namespace) -> int:
 
 
 def read_commands(file: str) -> list[str]:
-    """The commands of a file: a line each, or a JSON string for one of several lines. Time stamps of a history are left out."""
+    """The commands of a file: a line each, or a JSON string for one of several lines. Comments and time stamps are left out."""
     if file == "-":
         text = sys.stdin.read()
     else:
         with open(file, encoding="utf-8", errors="surrogateescape") as lines:
             text = lines.read()
     commands = [_TIMESTAMP.sub("", line.strip(), count=1) for line in text.splitlines()]
-    return [_decode(command) for command in commands if command]
+    return [_decode(command) for command in commands if command and not command.startswith("#")]
 
 
 def _decode(line: str) -> str:

@@ -223,3 +223,14 @@ async def test_explain_runs_no_hook_and_knows_the_doubts_of_a_tool(root):
         assert ran == []
         assert (await box.call("deploy", day="Monday")).is_error
     assert len(ran) == 1
+
+
+async def test_everyday_work_needs_no_question(root):
+    lines = (Path(__file__).parents[2] / "corpora/shell/everyday_work.txt").read_text().splitlines()
+    commands = [line for line in lines if not line.startswith("#")]
+    (root / "src").mkdir()
+    (root / "src/a.py").write_text("x = 1\n")
+    async with await sandboxed(root) as box:
+        decisions = {command: await box.explain("Bash", command=command) for command in commands}
+    asking = {command: str(decision.why) for command, decision in decisions.items() if decision.behavior != "allow"}
+    assert asking == {}
