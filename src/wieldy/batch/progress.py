@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,9 +10,26 @@ from typing import Any
 
 from wieldy.batch.durations import format_duration
 
+_SHARD = re.compile(r"-of-(\d+)")
 BAR_CELLS = 20
 STALE_SECONDS = 60.0
 ERRORS_SHOWN = 3
+
+
+def current_states(states: Mapping[str, Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], int]:
+    """The states that belong to the latest division of a run into shards, by the names of their files; and how many are missing.
+
+    A run may have been divided in another way before; what those shards said last is out of date.
+    """
+    if not states:
+        return [], 0
+    latest = max(states, key=lambda name: states[name].get("at", 0.0))
+    division = _SHARD.search(latest)
+    count = int(division[1]) if division else 1
+    current = [
+        states[name] for name in sorted(states) if (int(match[1]) if (match := _SHARD.search(name)) else 1) == count
+    ]
+    return current, count - len(current)
 
 
 def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

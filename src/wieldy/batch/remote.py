@@ -200,12 +200,12 @@ class RemoteRun:
         spools = read_spools(self.bucket)
         return iter(sorted((result for each in spools.values() for result in each.values()), key=_BY_START))
 
-    def read_progress(self) -> list[dict[str, Any]]:
+    def read_progress(self) -> dict[str, dict[str, Any]]:
         names = [name for name in self.bucket.list_top() if re.fullmatch(r"progress.*\.json", name)]
-        found = []
-        for _, data in sorted(self.bucket.read_many(names).items()):
+        found = {}
+        for name, data in sorted(self.bucket.read_many(names).items()):
             with contextlib.suppress(msgspec.DecodeError):
-                found.append(msgspec.json.decode(data, type=dict[str, Any]))
+                found[name] = msgspec.json.decode(data, type=dict[str, Any])
         return found
 
     def write_file(self, name: str, data: bytes) -> str:
@@ -290,11 +290,10 @@ class RemoteStore(ResultStore):
             raise StoreError(
                 f"{self.location} is not empty and holds no batch run (it has {min(strangers)}); give --out a new place"
             )
-        for state in self._run.read_progress():
-            is_same_part = state.get("part", "") == self.part.suffix
+        if (state := self._run.read_progress().get(self.progress_name)) is not None:
             age = time.time() - state.get("at", 0.0)
             is_elsewhere = state.get("host") != socket.gethostname()
-            if is_same_part and is_elsewhere and not state.get("over") and 0 <= age < OTHER_DRIVER_SECONDS:
+            if is_elsewhere and not state.get("over") and 0 <= age < OTHER_DRIVER_SECONDS:
                 raise StoreError(
                     f"another `wieldy batch` writes to {self.location} (pid {state.get('pid')} on {state.get('host')}); "
                     f"follow it with `wieldy batch watch`, or if it has died try again in {OTHER_DRIVER_SECONDS:g} s"
@@ -318,7 +317,7 @@ class RemoteStore(ResultStore):
             return self._run.results()
         return iter(sorted((each for spool in self._known.values() for each in spool.values()), key=_BY_START))
 
-    def read_progress(self) -> list[dict[str, Any]]:
+    def read_progress(self) -> dict[str, dict[str, Any]]:
         return self._run.read_progress()
 
     def write_file(self, name: str, data: bytes) -> str:
@@ -326,7 +325,7 @@ class RemoteStore(ResultStore):
 
     def write_progress(self, state: Mapping[str, Any]) -> None:
         with contextlib.suppress(StoreError):
-            self._bucket.write(self.progress_name, msgspec.json.encode({**state, "part": self.part.suffix}))
+            self._bucket.write(self.progress_name, msgspec.json.encode(state))
 
     def new_attempt_folder(self, task_id: str) -> tuple[int, Path]:
         folder = self.task_folder(task_id)

@@ -73,8 +73,8 @@ class StoredRun(Protocol):
         """Every result, the older ones first. Raises `StoreError`."""
         ...
 
-    def read_progress(self) -> list[dict[str, Any]]:
-        """What the drivers said last about their progress, one for each shard. Raises `StoreError`."""
+    def read_progress(self) -> dict[str, dict[str, Any]]:
+        """What the drivers said last about their progress, by the name of the file. Raises `StoreError`."""
         ...
 
     def write_file(self, name: str, data: bytes) -> str:
@@ -116,11 +116,11 @@ class RunFolder:
     def task_folder(self, task_id: str) -> Path:
         return self.path / "runs" / folder_name(task_id)
 
-    def read_progress(self) -> list[dict[str, Any]]:
-        found = []
+    def read_progress(self) -> dict[str, dict[str, Any]]:
+        found = {}
         for file in sorted(self.path.glob("progress*.json")):
             with contextlib.suppress(OSError, msgspec.DecodeError):
-                found.append(msgspec.json.decode(file.read_bytes(), type=dict[str, Any]))
+                found[file.name] = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
         return found
 
     def write_file(self, name: str, data: bytes) -> str:

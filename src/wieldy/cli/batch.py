@@ -468,7 +468,7 @@ def _interrupts() -> Iterator[Interrupts]:
 
 
 def _watch(argv: list[str]) -> int:
-    from wieldy.batch.progress import merge_states
+    from wieldy.batch.progress import current_states, merge_states
     from wieldy.batch.remote import find_run, is_url
 
     example = "examples:\n  wieldy batch watch runs/first\n  wieldy batch watch s3://bucket/run"
@@ -482,11 +482,12 @@ def _watch(argv: list[str]) -> int:
     pause = WATCH_SECONDS * (5 if is_url(options.folder) else 1)
     is_terminal = sys.stderr.isatty()
     while True:
-        if not (states := run.read_progress()):
+        states, missing = current_states(run.read_progress())
+        if not states:
             print_error(f"{options.folder} has no progress yet")
             return INCOMPLETE
         state = merge_states(states)
-        is_over = state["done"] >= state["total"]
+        is_over = state["done"] >= state["total"] and not missing
         silence = time.time() - state["at"]
         has_stopped = silence > (IDLE_STATE_SECONDS if not state["running"] else SILENT_SECONDS)
         if is_terminal and not options.once and not is_over and not has_stopped:
@@ -496,6 +497,8 @@ def _watch(argv: list[str]) -> int:
         if is_terminal and not options.once:
             console.write_error(console.CARRIAGE_RETURN, console.ERASE_TO_LINE_END, end="")
         _print_line(state)
+        if missing:
+            print_error(f"{missing} of {missing + len(states)} shards have not begun")
         if is_over or options.once:
             return COMPLETE
         if has_stopped:

@@ -127,7 +127,11 @@ async def test_shards_write_side_by_side_and_the_last_one_predicts_everything(tm
         await attempt(store, name)
         store.write_progress({"at": 1.0, "name": name})
     assert {each.id for each in RemoteRun(url(tmp_path)).results()} == {"a", "b"}
-    assert [each["name"] for each in RemoteRun(url(tmp_path)).read_progress()] == ["a", "b"]
+    progress = RemoteRun(url(tmp_path)).read_progress()
+    assert {name: each["name"] for name, each in progress.items()} == {
+        "progress-1-of-2.json": "a",
+        "progress-2-of-2.json": "b",
+    }
     stores[0].write_predictions(())
     lines = [json.loads(line) for line in (tmp_path / "out [1]" / "preds.jsonl").read_text().splitlines()]
     assert [(line["instance_id"], line["model_patch"]) for line in lines] == [
