@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -42,11 +42,20 @@ class AgentTool(FunctionTool):
 
 def _normalize(input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
     """Fill in the agent type, so that rules and hooks see it."""
-    if input.get("agent_type"):
-        return input
+    if agent_type := input.get("agent_type"):
+        known = _known_type(agent_type, workspace.services.agent_types.definitions)
+        return input if known == agent_type else {**input, "agent_type": known}
     handle = workspace.services.subagent_registry.find(str(input.get("agent_id", "")))
     agent_type = handle.task.definition.name if handle is not None else "general"
     return {**input, "agent_type": agent_type}
+
+
+def _known_type(name: str, definitions: Iterable[str]) -> str:
+    """The agent type that is meant: Claude Code writes `Explore` and `general-purpose`."""
+    if name in definitions:
+        return name
+    folded = "general" if name == "general-purpose" else name.casefold()
+    return next((known for known in definitions if known.casefold() == folded), name)
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wieldy import Toolbox
+from wieldy import Script, Session, Toolbox
 from wieldy.core.outcome import ToolResult
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.workspace_services import HostServices
@@ -117,9 +117,29 @@ async def test_a_subagent_with_a_wish_for_a_model_gets_as_far_as_one_without(tmp
     )
 
 
-async def test_a_subagent_that_is_to_be_isolated_is_refused(tmp_path: Path) -> None:
-    fields = {"description": "look", "prompt": "Look", "subagent_type": "explore", "isolation": "worktree"}
-    assert "`isolation` is not a known field" in (await _call(tmp_path, "Task", **fields)).text
+async def test_a_subagent_with_a_wish_that_would_change_its_rights_is_refused(tmp_path: Path) -> None:
+    fields = {"description": "look", "prompt": "Look", "subagent_type": "explore", "mode": "plan"}
+    assert "`mode` is not a known field" in (await _call(tmp_path, "Task", **fields)).text
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("Explore", "explore"), ("general-purpose", "general"), ("GENERAL", "general")]
+)
+async def test_a_subagent_is_found_by_the_name_of_another_agent(tmp_path: Path, name: str, kind: str) -> None:
+    model = Script().calls("Task", prompt="Look", description="look", subagent_type=name).says("done")
+    model = model.sends(kind, Script().says("found it"))
+    async with Session(tmp_path, model=model, settings={}, mode="bypassPermissions") as session:
+        await session.ask("go")
+    assert "found it" in model.requests[1].messages[-1].content[0]["content"][0]["text"]
+
+
+async def test_a_rule_about_a_kind_of_subagent_is_not_passed_by_another_spelling(tmp_path: Path) -> None:
+    async with Toolbox(
+        tmp_path, settings={"permissions": {"deny": ["Agent(explore)"]}}, mode="bypassPermissions"
+    ) as box:
+        for name in ("explore", "Explore", "EXPLORE"):
+            decision = await box.explain("Task", {"prompt": "Look", "subagent_type": name})
+            assert decision.behavior == "deny", name
 
 
 async def test_memory_takes_a_file_path(tmp_path: Path) -> None:
