@@ -186,13 +186,16 @@ class InlineSession:
 
     # Surface
 
-    def refresh(self) -> None:
-        """Draw a frame soon: at most 15 a second."""
+    def refresh(self, *, at_once: bool = False) -> None:
+        """Draw a frame soon: at most 15 a second, but for a rare one that is due at once."""
+        if at_once and self._frame_timer is not None:
+            self._frame_timer.cancel()
+            self._frame_timer = None
         if self._frame_timer is not None or not self._app.is_running:
             return
         loop = asyncio.get_running_loop()
         now = time.monotonic()
-        due = max(self._last_frame + FRAME_SECONDS, self._settled_at)
+        due = max(0.0 if at_once else self._last_frame + FRAME_SECONDS, self._settled_at)
         self._frame_timer = loop.call_later(max(due - now, 0), self._on_frame_due)
 
     async def ask_permission(self, question: Question) -> Answer | None:

@@ -40,8 +40,8 @@ _by_person: ContextVar[bool] = ContextVar("by_person", default=False)
 class Surface(Protocol):
     """What draws a chat and reads its keys."""
 
-    def refresh(self) -> None:
-        """Something that can be seen has changed."""
+    def refresh(self, *, at_once: bool = False) -> None:
+        """Something that can be seen has changed; `at_once`: the person waits for it."""
         ...
 
     async def ask_permission(self, question: Question) -> Answer | None:
@@ -318,7 +318,7 @@ class Chat:
             self.queue.extendleft(reversed(event.unsent))
             self.steering.clear()
             self._run_ended.set()
-        self.surface.refresh()
+        self.surface.refresh(at_once=isinstance(event, RunEnded))
 
     async def _work_off(self, text: str) -> None:
         """Handle a line, then those that were queued meanwhile."""
@@ -411,7 +411,7 @@ class _SurfaceQuestions:
 class _NoSurface:
     """Stands in until a surface is attached."""
 
-    def refresh(self) -> None:
+    def refresh(self, *, at_once: bool = False) -> None:
         return
 
     async def ask_permission(self, question: Question) -> Answer | None:

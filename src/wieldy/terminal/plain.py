@@ -83,7 +83,7 @@ class PlainSession:
 
     # Surface
 
-    def refresh(self) -> None:
+    def refresh(self, *, at_once: bool = False) -> None:
         """Print what is finished; ask for a line where one is wanted."""
         if self._printer.view is not self._chat.view:
             self._printer = BlockPrinter(self._chat.view)

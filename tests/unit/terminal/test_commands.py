@@ -31,7 +31,7 @@ class Person:
         self.draft = ""
         self.allows = True
 
-    def refresh(self) -> None:
+    def refresh(self, *, at_once: bool = False) -> None:
         return
 
     async def ask_permission(self, question: Question) -> Answer | None:
