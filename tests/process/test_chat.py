@@ -98,7 +98,7 @@ def test_a_question_is_answered_in_place_and_the_rule_is_kept(chat, project):
     screen = chat(turns=[[{"call": "Bash", "input": {"command": "touch made"}}], [{"text": "Made it."}]])
     screen.wait_for(">")
     screen.type("make it")
-    screen.wait_for("[a] yes, and always allow Bash(touch:*)")
+    screen.wait_for("[a] yes, and don't ask again for Bash(touch:*)")
     screen.wait_for(">")
     screen.answer("a")
     screen.wait_for("Made it.")

@@ -233,7 +233,7 @@ def permission_inquiry(question: Question, formatter: CallFormatter) -> Inquiry:
     plan, decision = question.plan, question.decision
     title = _permission_title(plan, formatter)
     if question.agent:
-        title = f"The {to_line(question.agent, 60)} subagent asks: {title}"
+        title = f"The {to_line(question.agent, 60)} asks: {title}"
     asked = [reason for reason in decision.reasons if reason.behavior == decision.behavior]
     parts = list(dict.fromkeys(reason.part for reason in asked if reason.part))
     body = call_body(plan, parts, formatter)

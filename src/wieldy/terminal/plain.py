@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from wieldy.console import Fragment, write
 from wieldy.core.decision import Answer, Question
 from wieldy.core.user_questions import UserAnswer, UserQuestion
-from wieldy.terminal.blocks import Block, separated_rows
+from wieldy.terminal.blocks import Block, PromptBlock, separated_rows
 from wieldy.terminal.chat import Chat
 from wieldy.terminal.inquiry import GUARD_SECONDS
 from wieldy.terminal.questions import NoAnswer, ask_permission, format_question, parse_answer
@@ -34,11 +34,15 @@ class BlockPrinter:
         self.view = view
         self._printed = 0
         self._previous: Block | None = None
+        self.typed: str | None = None  # the prompt that the person has just typed
 
     def print_new(self, before: Callable[[], None] | None = None) -> None:
         """Print the blocks that were added; `before` is called before the first of them."""
         width = _columns()
         for block in self.view.blocks[self._printed :]:
+            if self.typed is not None and block == PromptBlock(self.typed):
+                self.typed, self._previous = None, block  # it stands on the screen already
+                continue
             for row in separated_rows(block, self._previous, width):
                 if before is not None:
                     before()
@@ -100,7 +104,7 @@ class PlainSession:
         async with self._asking:
             self.refresh()
             try:
-                return await ask_permission(question, self._read_answer)
+                return await ask_permission(question, self._read_answer, self._chat.view.format)
             except NoAnswer:
                 return None
 
@@ -188,6 +192,8 @@ class PlainSession:
         elif line.strip():
             if self._chat.busy:
                 write(f"queued: {line}")
+            else:
+                self._printer.typed = line
             self._chat.submit(line)
         else:
             self.refresh()

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import sys
 import termios
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from wieldy import console
 from wieldy.approval import Ask
-from wieldy.core.call import PlannedCall
-from wieldy.core.decision import Answer, Question
+from wieldy.core.decision import Answer, GrantScope, Question
 from wieldy.core.invisible_text import escape_invisible, escape_to_line
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate
 from wieldy.core.user_questions import QuestionHandler, UserAnswer, UserQuestion
+from wieldy.terminal.calls import CallFormatter
+from wieldy.terminal.inquiry import Inquiry, permission_inquiry
+from wieldy.terminal.text import row_text
 
-MAX_SHOWN_CHARS = 4_000
 MAX_SUMMARY_CHARS = 200
 ROWS_BELOW = 8
 """Rows of a question below the input: summary, reason, choices, prompt."""
 GUTTER = "  │ "
 """Before every line of foreign text that may have line breaks, so that none can pass for a line of the question."""
+
+SCOPE_KEYS: Mapping[str, GrantScope] = {"a": "project", "s": "session", "e": "user"}
 
 # Shows a prompt and returns the typed line.
 ReadLine: TypeAlias = Callable[[str], Awaitable[str]]
@@ -51,7 +53,7 @@ def question_handler() -> QuestionHandler | None:
 
 
 async def _ask_at_terminal(question: Question) -> Answer:
-    return await ask_permission(question, read_line, ask_instead=False)
+    return await ask_permission(question, read_line, in_session=False)
 
 
 async def read_line(prompt: str) -> str:
@@ -73,70 +75,65 @@ def _read_line(prompt: str) -> str:
     return line
 
 
-async def ask_permission(question: Question, read_line: ReadLine, *, ask_instead: bool = True) -> Answer:
+async def ask_permission(
+    question: Question, read_line: ReadLine, formatter: CallFormatter | None = None, *, in_session: bool = True
+) -> Answer:
     """Show a permission question and read until the answer is valid. Leaving the question is a no.
 
-    With `ask_instead`, a no is followed by the question what to do instead.
+    In a session a rule can hold for that session alone, and a no is followed by the question what to do instead.
     """
-    rules = question.decision.suggestions
-    console.write_error("\n".join(["", *format_permission_question(question)]))
+    tool = question.plan.tool
+    formatter = formatter or CallFormatter(lambda name: tool if name == tool.name else None, os.getcwd())
+    inquiry = permission_inquiry(question, formatter)
+    scopes = _rule_scopes(inquiry, in_session=in_session)
+    console.write_error(
+        "\n".join(["", *_format_inquiry(inquiry, question, formatter), *_format_choices(inquiry, scopes)])
+    )
+    keys = ", ".join(["y", *scopes])
     try:
         while True:
-            match (await read_line("  > ")).strip().lower():
-                case "y" | "yes":
-                    return Answer(True)
-                case "a" | "always" if rules:
-                    return Answer(True, remember=rules)
-                case "n" | "no" | "":
-                    prompt = "  what should be done instead? (Enter: nothing) "
-                    return Answer(False, (await read_line(prompt)).strip() if ask_instead else "")
-                case _:
-                    console.write_error(f"  please answer {'y, a or n' if rules else 'y or n'}")
+            reply = (await read_line("  > ")).strip().lower()
+            if reply in ("y", "yes"):
+                return Answer(True)
+            if scope := scopes.get(reply[:1]) if reply in (*scopes, "always") else None:
+                return Answer(True, remember=question.decision.suggestions, scope=scope)
+            if reply in ("n", "no", ""):
+                prompt = "  what should be done instead? (Enter: nothing) "
+                return Answer(False, (await read_line(prompt)).strip() if in_session else "")
+            console.write_error(f"  please answer {keys} or n")
     except NoAnswer:
         return Answer(False)
 
 
-def format_permission_question(question: Question) -> Iterator[str]:
-    """Yield the lines of a permission question. Its last lines name the call, whatever stands above them."""
-    rules = question.decision.suggestions
-    always = f"[a] yes, and always allow {', '.join(map(escape_to_line, rules))}   " if rules else ""
-    if question.agent:
-        yield f"the {escape_to_line(question.agent)} asks:"
-    yield from format_call(question.plan, shutil.get_terminal_size())
-    yield f"  {escape_to_line(question.decision.why)}"
-    yield f"  [y] yes   {always}[n] no"
+def _rule_scopes(inquiry: Inquiry, *, in_session: bool) -> dict[str, GrantScope]:
+    """The keys that remember the rule of a question, and where it then holds."""
+    if not any(choice.has_scope for choice in inquiry.choices):
+        return {}
+    offered = {scope for scope, _ in inquiry.scopes} - (set() if in_session else {"session"})
+    return {key: scope for key, scope in SCOPE_KEYS.items() if scope in offered}
 
 
-def format_call(plan: PlannedCall, size: os.terminal_size) -> Iterator[str]:
-    """Yield the call in one line, and every text of its input that this line does not show whole.
-
-    Where the whole would push its beginning off the screen, that line comes last.
-    """
-    whole = escape_to_line(plan.tool.show_use(plan.input))
-    summary = truncate(whole, MAX_SUMMARY_CHARS)
-    details = list(_format_input(plan, summary))
-    rows = sum(1 + len(line) // max(size.columns, 1) for line in details)
-    if rows + ROWS_BELOW <= size.lines:
-        yield summary
-        yield from details
-    else:
-        yield from details
-        yield f"{summary} (all of it is above: {rows} rows)"
+def _format_inquiry(inquiry: Inquiry, question: Question, formatter: CallFormatter) -> Iterator[str]:
+    """Yield what is asked. Where the whole would push its beginning off the screen, the call is named again below it."""
+    size = shutil.get_terminal_size()
+    body = ["  " + row_text(tuple(line)) for line in inquiry.body]
+    rows = sum(1 + len(line) // max(size.columns, 1) for line in body)
+    yield inquiry.title
+    yield from body
+    if rows + ROWS_BELOW > size.lines:
+        subject = formatter.describe(question.plan.tool.name, question.plan.input)
+        summary = truncate(escape_to_line(escape_invisible(subject)), MAX_SUMMARY_CHARS)
+        yield f"{inquiry.title} {summary} (all of it is above: {rows} rows)"
 
 
-def _format_input(plan: PlannedCall, summary: str) -> Iterator[str]:
-    for name, value in plan.input.items():
-        if isinstance(value, bool | int | float | None):
-            continue
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
-        if escape_to_line(text) in summary and "\n" not in text:
-            continue
-        # Content of a file may be shortened; a command must be visible to its last character.
-        shown = text if name == "command" else text[:MAX_SHOWN_CHARS]
-        yield f"  {escape_to_line(name)}:"
-        yield from (GUTTER + line for line in _lines(shown))
-        if len(shown) < len(text):
-            yield f"{GUTTER}… {len(text) - len(shown)} more characters"
+def _format_choices(inquiry: Inquiry, scopes: Mapping[str, GrantScope]) -> Iterator[str]:
+    yield "  [y] yes"
+    rule = next((choice.rule for choice in inquiry.choices if choice.has_scope), "")
+    names = dict(inquiry.scopes)
+    for number, (key, scope) in enumerate(scopes.items()):
+        what = f"yes, and don't ask again for {rule} {names[scope]}" if number == 0 else f"the same {names[scope]}"
+        yield f"  [{key}] {what}"
+    yield "  [n] no"
 
 
 def _lines(text: str) -> list[str]:

@@ -177,7 +177,7 @@ async def test_the_question_at_a_terminal_names_the_agent(opened, capsys):
     model = Script().calls("Agent", prompt="p").says("done").sends("general", agent)
     async with opened(model, ask=lambda question: ask_permission(question, no)) as session:
         await session.ask("go")
-    assert "\nthe general agent agent_" in capsys.readouterr().err
+    assert "\nThe general agent agent_" in capsys.readouterr().err
 
 
 def test_nothing_of_sending_is_loaded_before_an_agent_is_sent(tmp_path: Path):

@@ -11,7 +11,8 @@ import pytest_asyncio
 
 from wieldy import Toolbox
 from wieldy.core.decision import Answer, Question
-from wieldy.terminal.questions import MAX_SHOWN_CHARS, ask_permission
+from wieldy.terminal.inquiry import MAX_FIELD_CHARS
+from wieldy.terminal.questions import ask_permission
 
 pytestmark = pytest.mark.asyncio
 
@@ -38,14 +39,14 @@ async def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) ->
 
 async def test_a_short_command_is_shown_once(shown: Any) -> None:
     text = await shown("Bash", command="touch made", description="make it")
-    assert text.startswith("\nmake it: touch made\n  ask: it writes")
-    assert "  command:" not in text
+    assert text.startswith("\nRun this command?\n  │ touch made\n  ↳ it writes")
+    assert text.count("touch made") == 1
 
 
 @pytest.mark.parametrize("command", ["touch " + "a" * 300 + " && rm b", "touch a\n" * 3000 + "rm b"])
 async def test_a_long_command_is_shown_to_its_last_character(shown: Any, command: str) -> None:
     text = await shown("Bash", command=command)
-    assert text.partition("  command:\n")[2].startswith("  │ touch a")
+    assert text.startswith("\nRun this command?\n  │ touch a")
     assert "rm b\n" in text
 
 
@@ -75,28 +76,58 @@ async def test_a_letter_of_another_script_is_pointed_out(shown: Any) -> None:
 
 
 async def test_what_would_be_written_is_shown_in_part_and_the_rest_counted(shown: Any) -> None:
-    text = await shown("Write", file_path="a", content="line\n" * 10 + "x" * MAX_SHOWN_CHARS)
-    assert "  content:\n  │ line\n  │ line\n" in text
+    text = await shown("Write", file_path="a", content="line\n" * 10 + "x" * MAX_FIELD_CHARS)
+    assert "/a?\n  │ line\n  │ line\n" in text
     assert "  │ … 50 more characters" in text
 
 
-async def test_a_line_break_in_a_description_cannot_fake_a_line(shown: Any) -> None:
-    text = await shown("Bash", command="touch a", description="ok\n  [y] yes   [n] no\nls")
-    assert "\nok⏎  [y] yes   [n] no⏎ls: touch a\n" in text
-    assert [line for line in text.splitlines() if line.startswith("  [y]")] == [
-        "  [y] yes   [a] yes, and always allow Bash(touch:*)   [n] no"
+async def test_what_the_model_says_about_a_command_is_no_part_of_the_question(shown: Any) -> None:
+    text = await shown("Bash", command="touch a", description="ok\n  [y] yes\nls")
+    assert text.splitlines()[-5:] == [
+        "  [y] yes",
+        "  [a] yes, and don't ask again for Bash(touch:*) in this project",
+        "  [s] the same for this session",
+        "  [e] the same everywhere",
+        "  [n] no",
     ]
+    assert "ls" not in text
 
 
 async def test_a_line_break_in_a_command_stands_behind_a_gutter(shown: Any) -> None:
-    text = await shown("Bash", command="touch a\n  [y] yes   [n] no")
-    assert "  │   [y] yes   [n] no\n" in text
+    text = await shown("Bash", command="touch a\n  [y] yes")
+    assert "  │   [y] yes\n" in text
+
+
+@pytest.mark.parametrize(("reply", "scope"), [("a", "project"), ("always", "project"), ("s", "session"), ("e", "user")])
+async def test_a_rule_is_remembered_where_the_person_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: str, scope: str
+) -> None:
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+    answers: list[Answer] = []
+
+    async def ask(question: Question) -> Answer:
+        answers.append(await ask_permission(question, read))
+        return Answer(False)
+
+    async def read(prompt: str) -> str:
+        return reply
+
+    async with Toolbox(tmp_path, settings={}, ask=ask) as box:
+        await box.call("Bash", command="touch a")
+    assert [(answer.allowed, answer.remember, answer.scope) for answer in answers] == [
+        (True, ("Bash(touch:*)",), scope)
+    ]
+
+
+async def test_a_path_of_this_project_is_not_offered_everywhere(shown: Any) -> None:
+    text = await shown("Write", file_path="a", content="x")
+    assert "in this project" in text
+    assert "everywhere" not in text
 
 
 async def test_a_command_longer_than_the_screen_is_named_again_below_it(shown: Any) -> None:
     text = await shown("Bash", command="rm -rf build\n" + "true\n" * 100)
-    last = text.splitlines()[-3:]
-    assert last[0].startswith("rm -rf build true")
-    assert "all of it is above: 103 rows" in last[0]
-    assert len(last[0]) < 260
-    assert last[2].startswith("  [y] yes")
+    [last] = [line for line in text.splitlines() if "all of it is above: 1" in line]
+    assert last.startswith("Run this command? rm -rf build")
+    assert len(last) < 280
+    assert text.partition(last)[2].startswith("\n  [y] yes\n")
