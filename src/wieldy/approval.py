@@ -82,7 +82,7 @@ class NoApprover:
         way_on = f"; to allow it: wieldy permissions allow {quote(suggestion)}" if suggestion else ""
         raise Refusal(
             "permission",
-            f"Permission denied for {name}: {decision.why}, and nobody is there to ask.{rule} "
+            f"Permission denied for {name}: {decision.why}, and nobody is there to ask.{rule}",
             "Go on without it, or say what you would need.",
             person=f"not permitted: {decision.explanation}, and nobody is there to ask{way_on}",
             data=decision,

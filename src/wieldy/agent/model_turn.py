@@ -24,7 +24,7 @@ from wieldy.core.abort import Abort
 from wieldy.core.call import ToolCall
 from wieldy.core.errors import SessionError
 from wieldy.core.events import ModelAnswered, ModelBlockDelta, ModelRequested, ModelTextDelta, Retried, ToolInputDelta
-from wieldy.core.outcome import Refused, ToolResult, Waiting
+from wieldy.core.outcome import Failed, Refused, ToolResult, Waiting
 from wieldy.core.provider import (
     BlockDelta,
     BlockEnded,
@@ -235,7 +235,8 @@ class TurnAttempt:
         for result in results:
             if result.call_id not in self._recorded_results and not isinstance(result.outcome, Waiting):
                 stage = result.outcome.stage if isinstance(result.outcome, Refused) else None
-                self._transcript.append(ToolResultRecord(result.as_wire(), stage))
+                person = result.person_text if isinstance(result.outcome, Refused | Failed) else ""
+                self._transcript.append(ToolResultRecord(result.as_wire(), stage, person))
                 self._recorded_results.add(result.call_id)
 
     def submit(self, call: ToolCall) -> None:

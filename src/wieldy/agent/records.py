@@ -69,10 +69,11 @@ class MessageDiscarded(TranscriptRecord, frozen=True, tag="dropped"):
 
 
 class ToolResultRecord(TranscriptRecord, frozen=True, tag="result"):
-    """The result of a call; `refused` names the stage that refused to run it."""
+    """The result of a call; `refused` names the stage that refused to run it, `person` is what a person reads of an error."""
 
     block: Block
     refused: str | None = None
+    person: str = ""
 
 
 class ToolsActivated(TranscriptRecord, frozen=True, tag="activated"):

@@ -194,7 +194,7 @@ class SessionSetup:
 
     async def start_subagent(self, task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
         if self._loop is None:
-            raise ToolFailure("The session has not begun, so there is no model for an agent. Send a prompt first.")
+            raise ToolFailure("The session has not begun, so there is no model for an agent.", "Send a prompt first.")
         return await self._starter(self._loop).start(task, ctx)
 
     def _starter(self, loop: AgentLoop) -> SubagentStarter:

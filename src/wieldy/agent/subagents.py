@@ -228,13 +228,15 @@ class SubagentStarter:
         if conversation is None and _ID.fullmatch(id):
             conversation = await self._parent.transcript.read_subagent(id, self._folder(id))
         if conversation is None:
-            raise ToolFailure(f"There is no agent `{id}` to go on with. Send a new one, with all it needs to know.")
+            raise ToolFailure(f"There is no agent `{id}` to go on with.", "Send a new one, with all it needs to know.")
         agent_type = conversation.header.agent if conversation.header is not None else None
         if agent_type != task.definition.name:
-            raise ToolFailure(f"{id} is a `{agent_type}` agent: send `agent_type` as that, or a new agent.")
+            raise ToolFailure(f"{id} is a `{agent_type}` agent.", "Send `agent_type` as that, or a new agent.")
         handle = self._registry.find(id)
         if handle is not None and handle.running:
-            raise ToolFailure(f"The agent {id} is still at work. Wait for it with `agent_id` alone, or stop it first.")
+            raise ToolFailure(
+                f"The agent {id} is still at work.", "Wait for it with `agent_id` alone, or stop it first."
+            )
         return conversation
 
 

@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -284,6 +284,13 @@ def fold(records: Iterable[TranscriptRecord]) -> Conversation:
     return conversation
 
 
+class CallError(NamedTuple):
+    """What a person reads of a call that failed; `refused` names the stage that refused it."""
+
+    person: str
+    refused: str | None
+
+
 class Conversation:
     """The messages of the next request. Blocks wait here until their message has ended, results until all calls have one.
 
@@ -292,7 +299,7 @@ class Conversation:
     `prompts` are those of the person, also where their messages have been compacted. `waiting` are the ids of calls that have
     not run because questions are answered later, `pending` those questions, of subagents too. `agents` are the subagents that
     have not ended, by the call that started them; `waiting_agents` are the calls of those that wait for answers, `delegated`
-    the calls that the program made itself.
+    the calls that the program made itself. `errors` is what a person reads of calls that failed, by call id.
     """
 
     def __init__(self) -> None:
@@ -314,6 +321,7 @@ class Conversation:
         self.agents: dict[str, SubagentStarted] = {}
         self.waiting_agents: set[str] = set()
         self.delegated: set[str] = set()
+        self.errors: dict[str, CallError] = {}
 
     def apply(self, record: TranscriptRecord) -> None:
         """Fold one record in. Records that are of no concern here are skipped."""
@@ -437,6 +445,8 @@ class Conversation:
         if isinstance(record.block.get("type"), str) and isinstance(record.block.get("tool_use_id"), str):
             self.results.append(record.block)
             id = record.block["tool_use_id"]
+            if record.person:
+                self.errors[id] = CallError(record.person, record.refused)
             if self.waiting:
                 self.pending.pop(id, None)
                 self.waiting = [each for each in self.waiting if each != id]

@@ -30,8 +30,8 @@ SETTLE_TIMEOUT = 5.0
 NEW_WINDOW_TIMEOUT = 2.0
 NAVIGATE_ATTEMPTS = 3
 MAX_SNAPSHOT_CHARS = 30_000
-CRASHED = "The page has crashed. Call BrowserNavigate to open it anew."
-NO_PAGE = "No page is open. Call BrowserNavigate first."
+CRASHED = ("The page has crashed.", "Call BrowserNavigate to open it anew.")
+NO_PAGE = ("No page is open.", "Call BrowserNavigate first.")
 
 
 def browser_available(workspace: Workspace) -> bool | str:
@@ -133,7 +133,7 @@ class BrowserSession:
                 raise ToolFailure(f"The page did not let that happen in time: {_reason(error)}") from None
             except Error as error:
                 if not self._chromium or not self._chromium.alive or "has been closed" in str(error):
-                    raise ToolFailure(CRASHED) from None
+                    raise ToolFailure(*CRASHED) from None
                 raise ToolFailure(f"That did not work: {_reason(error)}") from None
 
     async def element(self, page: Page, ref: str) -> Locator:
@@ -141,7 +141,7 @@ class BrowserSession:
         locator = page.locator(f"aria-ref={ref}") if ref.isalnum() else None
         if locator is None or await locator.count() == 0:
             raise ToolFailure(
-                f"There is no element `{ref}` on the page now. Take a BrowserSnapshot and use a ref of it."
+                f"There is no element `{ref}` on the page now.", "Take a BrowserSnapshot and use a ref of it."
             )
         return locator
 
@@ -159,9 +159,9 @@ class BrowserSession:
 
     def _require_page(self) -> Page:
         if self._chromium is None:
-            raise ToolFailure(NO_PAGE)
+            raise ToolFailure(*NO_PAGE)
         if not self._chromium.alive or self._events.crashed:
-            raise ToolFailure(CRASHED)
+            raise ToolFailure(*CRASHED)
         return self._chromium.page
 
     async def _start(self, judge: Judge) -> None:

@@ -22,7 +22,6 @@ from wieldy.console import print_error, read_line, write, write_json
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Behavior, Opinion
 from wieldy.core.errors import Refusal, SessionError
-from wieldy.core.person_text import person_text
 from wieldy.engine.pipeline import bind, lookup, normalize
 from wieldy.permissions.explain import ChangedDecision, check_examples, explain, format_rules, replay, rules_as_json
 from wieldy.toolbox import Toolbox
@@ -127,7 +126,7 @@ def _explain(options: argparse.Namespace) -> int:
     try:
         plan = plan_call(box, tool, text)
     except Refusal as refusal:
-        print_error(refusal.person or person_text(refusal.advice))
+        print_error(refusal.person)
         return 2
     explanation = explain(box.policy, plan, asyncio.run(box.analysis_opinions(plan)))
     if options.json:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from wieldy.agent.store import StoredSession, find_session, last_session, stored_sessions
-from wieldy.agent.transcript import NAME, fold, raw_records, records
+from wieldy.agent.transcript import NAME, CallError, fold, raw_records, records
 from wieldy.cli.arguments import add_root, add_subcommand, command_parser
 from wieldy.console import encode_json, write, write_error, write_json, write_json_text
 from wieldy.core.messages import ContentBlock
-from wieldy.core.person_text import person_text, without_reminders
+from wieldy.core.person_text import without_reminders
 
 EXAMPLES = """examples:
   wieldy sessions                                  the last 20 sessions of this folder, latest first
@@ -88,7 +89,7 @@ def _show(options: argparse.Namespace) -> int:
         return 0
     for message in conversation.messages:
         for block in message.content:
-            if line := _format_block(message.role, block):
+            if line := _format_block(message.role, block, conversation.errors):
                 write(line)
     write_error(f"\n{conversation.turns} turn(s), ${conversation.cost:.4f}")
     return 0
@@ -120,7 +121,7 @@ def _as_json(session: StoredSession) -> dict[str, Any]:
     }
 
 
-def _format_block(role: str, block: ContentBlock) -> str:
+def _format_block(role: str, block: ContentBlock, errors: Mapping[str, CallError]) -> str:
     match block["type"]:
         case "text":
             text = without_reminders(block["text"]).strip()
@@ -130,8 +131,8 @@ def _format_block(role: str, block: ContentBlock) -> str:
         case "tool_result":
             from wieldy.agent.compaction import result_text
 
-            text = result_text(block)
-            lines = (person_text(text) if block.get("is_error") else without_reminders(text)).splitlines() or [""]
+            error = errors.get(block["tool_use_id"])
+            lines = (error.person if error else without_reminders(result_text(block))).splitlines() or [""]
             more = f" … {len(lines) - 1} more lines" if len(lines) > 1 else ""
             return f"    {'✗' if block.get('is_error') else '→'} {lines[0][:160]}{more}"
     return ""

@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 Stage: TypeAlias = Literal["lookup", "abort", "schema", "normalize", "check", "hook", "permission", "loop"]
 
@@ -32,29 +32,56 @@ class SettingsError(WieldyError):
 
 
 class Refusal(WieldyError):
-    """The call will not run. `advice` is written for the model: what is wrong and what to do next.
+    """The call will not run. `problem` says what is wrong, `next_step` what the model can do about it.
 
-    `person` is for the person: what is wrong. Without it, the sentences of `advice` that state facts are shown.
+    The model reads both, as `advice`. A person reads the problem alone, or `person` where it needs other words.
     """
 
-    def __init__(self, stage: Stage, advice: str, *, person: str = "", data: Any = None) -> None:
-        super().__init__(advice)
+    def __init__(self, stage: Stage, problem: str, next_step: str = "", *, person: str = "", data: Any = None) -> None:
+        self.advice = _join(problem, next_step)
+        super().__init__(self.advice)
         self.stage: Stage = stage
-        self.advice = advice
-        self.person = person
+        self.problem = problem
+        self.next_step = next_step
+        self.person = person or problem
         self.data = data
 
 
 class ToolFailure(WieldyError):
-    """The tool ran and could not do what was asked. The message is written for the model, `person` for the person."""
+    """The tool ran and could not do what was asked. `problem` says what is wrong, `next_step` what the model can do about it.
 
-    def __init__(self, message: str, *, stderr: str = "", stdout: str = "", person: str = "", data: Any = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.person = person
+    The model reads both, as `message`. A person reads the problem alone, or `person` where it needs other words.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        next_step: str = "",
+        *,
+        stderr: str = "",
+        stdout: str = "",
+        person: str = "",
+        data: Any = None,
+    ) -> None:
+        self.message = _join(problem, next_step)
+        super().__init__(self.message)
+        self.problem = problem
+        self.next_step = next_step
+        self.person = person or problem
         self.stderr = stderr
         self.stdout = stdout
         self.data = data
+
+    def with_problem(self, problem: str) -> Self:
+        """The same failure with its problem in other words."""
+        person = "" if self.person == self.problem else self.person
+        return type(self)(
+            problem, self.next_step, stderr=self.stderr, stdout=self.stdout, person=person, data=self.data
+        )
+
+
+def _join(problem: str, next_step: str) -> str:
+    return f"{problem}{chr(10) if chr(10) in problem else ' '}{next_step}" if next_step else problem
 
 
 class SessionError(WieldyError):
@@ -81,6 +108,6 @@ class StaleFileError(WieldyError):
     """The file is no longer what the writer read. Nothing was written."""
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path} {reason}. Nothing was written; read it again first.")
+        super().__init__(f"{path} {reason}. Nothing was written.")
         self.path = path
         self.reason = reason

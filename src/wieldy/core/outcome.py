@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from wieldy.core.errors import Stage
 from wieldy.core.json_values import to_json
-from wieldy.core.person_text import person_text, without_reminders
+from wieldy.core.person_text import without_reminders
 
 
 class Text(Struct, frozen=True):
@@ -50,7 +50,7 @@ class Done(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """The tool raised an error. `person` says it to a person, where that differs from the facts in `message`."""
+    """The tool raised an error: `message` for the model, `person` for a person where that differs."""
 
     kind: ClassVar[Literal["failed"]] = "failed"
 
@@ -106,10 +106,10 @@ class ToolResult(Struct, frozen=True):
 
     @property
     def person_text(self) -> str:
-        """The result for a person: without advice and reminders to the model."""
+        """The result for a person: without next steps and reminders for the model."""
         match self.outcome:
             case Refused(advice=text, person=person) | Failed(message=text, person=person):
-                return person or person_text(text)
+                return without_reminders(person or text)
         return without_reminders(self.text)
 
     def as_dict(self) -> dict[str, Any]:

@@ -65,8 +65,8 @@ class UserQuestions:
         if self._handler is None or not self.available:
             raise Refusal(
                 "permission",
-                "Nobody is there to answer. Choose what is safest and easiest to change later, go on, and say at the end "
-                "what you assumed.",
+                "Nobody is there to answer.",
+                "Choose what is safest and easiest to change later, go on, and say at the end what you assumed.",
                 person="nobody is there to answer",
             )
         async with self._while_waiting(questions[0].question):
@@ -77,7 +77,8 @@ class UserQuestions:
         if answers is None:
             raise Refusal(
                 "permission",
-                "The user does not want to answer. Wait for what they say next.",
+                "The user does not want to answer.",
+                "Wait for what they say next.",
                 person="you did not answer",
             )
         return tuple(answers)

@@ -101,25 +101,27 @@ class Workspace:
     def resolve(self, path: str) -> str:
         """Make a path from the model absolute: `~` expanded, relative to cwd, `..` as the kernel resolves it."""
         if "\0" in path:
-            raise Refusal("normalize", "The path contains a NUL byte. Send the path without it.")
+            raise Refusal("normalize", "The path contains a NUL byte.", "Send the path without it.")
         try:
             if not path.isascii():
                 os.fsencode(path)
         except UnicodeEncodeError:
-            raise Refusal("normalize", "The path holds half of a character. Send it again, spelled in full.") from None
+            raise Refusal(
+                "normalize", "The path holds half of a character.", "Send it again, spelled in full."
+            ) from None
         if not path:
-            raise Refusal("normalize", "The path is empty. Send the path of a file or folder.")
+            raise Refusal("normalize", "The path is empty.", "Send the path of a file or folder.")
         if path.startswith("~"):
             head, _, tail = path.partition("/")
             if head != "~":
-                raise Refusal("normalize", f"`{head}` names another user's home. Send an absolute path instead.")
+                raise Refusal("normalize", f"`{head}` names another user's home.", "Send an absolute path instead.")
             home = os.path.expanduser("~") if self.backend is None else self.home
             if not home:
-                raise Refusal("normalize", "The home folder is not known there. Send an absolute path instead.")
+                raise Refusal("normalize", "The home folder is not known there.", "Send an absolute path instead.")
             path = os.path.join(home, tail)
         absolute = path if path.startswith("/") else os.path.join(self.cwd, path)
         if _is_too_long(absolute):
-            raise Refusal("normalize", f"The path is too long ({len(absolute)} characters). Send a shorter one.")
+            raise Refusal("normalize", f"The path is too long ({len(absolute)} characters).", "Send a shorter one.")
         normalized = os.path.normpath(absolute)
         if ".." in absolute.split("/") and self.backend is None:
             # After a symlink, `..` is the target's parent: it may be removed from the text only where both agree.

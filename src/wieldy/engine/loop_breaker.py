@@ -27,7 +27,8 @@ class LoopBreaker:
         if count >= REFUSE_AT - 1:
             raise Refusal(
                 "loop",
-                f"This exact call of {call.name} has failed {count} times, and was not run again. The same input will "
+                f"This exact call of {call.name} has failed {count} times, and was not run again.",
+                "The same input will "
                 "fail the same way: change it, look at why it fails with another tool, or tell the user what is in the way.",
                 person=f"the same call has failed {count} times before",
             )

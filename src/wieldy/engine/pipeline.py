@@ -31,7 +31,6 @@ from wieldy.core.events import (
 from wieldy.core.filesystem import FileSystem
 from wieldy.core.logs import log
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused, Text, ToolResult, Waiting, text_of
-from wieldy.core.person_text import person_text
 from wieldy.core.realpath import PATH_KEEPS_CHANGING, PathChanged
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS, Output, Progress, Tool, ToolContext
@@ -124,9 +123,8 @@ def lookup(call: ToolCall, catalog: Catalog) -> Tool:
     near = nearest(call.name, offered)
     hint = f"Did you mean {' or '.join(f'`{name}`' for name in near)}? " if near else ""
     names = ", ".join(sorted(offered))
-    raise Refusal(
-        "lookup", f"No such tool: `{call.name}`. {hint}Available tools: {names or 'none'}.", data={"nearest": near}
-    )
+    problem, next_step = f"No such tool: `{call.name}`.", f"{hint}Available tools: {names or 'none'}."
+    raise Refusal("lookup", problem, next_step, person=f"{problem} {hint}".strip(), data={"nearest": near})
 
 
 def nearest(name: str, names: list[str], most: int = 3) -> list[str]:
@@ -163,22 +161,26 @@ def _read_input(call: ToolCall, tool: Tool) -> tuple[dict[str, Any], tuple[str, 
     if isinstance(call.input, dict):
         # From a program: its strings may hold file names that are no Unicode, which JSON could not.
         if any(isinstance(item, dict | list) for item in call.input.values()) and is_too_deep(call.input):
-            raise Refusal("schema", f"InputValidationError: {tool.name} was not run. {TooDeep()} Send the call again.")
+            raise _unreadable_input(tool, str(TooDeep()))
         return call.input, ()
     try:
         read = read_object(call.input)
     except UnreadableJson as error:
         if error.cut_off:
             raise _cut_off(tool) from None
-        advice = f"InputValidationError: {tool.name} was not run. {error.reason} Send the call again."
-        raise Refusal("schema", advice) from None
+        raise _unreadable_input(tool, error.reason) from None
     return read.value, read.notes
+
+
+def _unreadable_input(tool: Tool, reason: str) -> Refusal:
+    problem = f"{tool.name} was not run. {reason}"
+    return Refusal("schema", f"InputValidationError: {problem}", "Send the call again.", person=problem)
 
 
 def _cut_off(tool: Tool) -> Refusal:
     return Refusal(
         "schema",
-        f"The input of `{tool.name}` was cut off before it was complete, so the call was not run. "
+        f"The input of `{tool.name}` was cut off before it was complete, so the call was not run.",
         "Send it again with less in it, for example in several smaller calls.",
         person="its input was cut off before it was complete",
     )
@@ -198,7 +200,7 @@ def _rename_aliases(input: dict[str, Any], aliases: Mapping[str, str]) -> dict[s
 def _bind_coerced(
     call: ToolCall, tool: Tool, input: dict[str, Any], notes: tuple[str, ...], error: InvalidInput
 ) -> BoundCall:
-    from wieldy.schema.check import explain
+    from wieldy.schema.check import explain, suggest_retry
     from wieldy.schema.coerce import coerce
 
     translated = tool.translate(input)
@@ -208,9 +210,10 @@ def _bind_coerced(
             return BoundCall(call, tool, coerced, tool.parameters.accept(coerced), (*notes, *coercions))
     except InvalidInput as remaining:
         error = remaining
-    advice = explain(tool.name, error.problems, tool.schema)
+    problem = explain(tool.name, error.problems, tool.schema)
     data = [{"field": p.path, "expected": p.expected, "got": p.got} for p in error.problems]
-    raise Refusal("schema", advice, data=data) from None
+    next_step = suggest_retry(tool.name, tool.schema)
+    raise Refusal("schema", f"InputValidationError: {problem}", next_step, person=problem, data=data) from None
 
 
 # normalize: absolute paths, canonical input, effects
@@ -270,7 +273,7 @@ def _resolve_paths(effects: Effects, files: FileSystem) -> dict[str, str]:
         paths = dict.fromkeys(effect.path for effect in effects if isinstance(effect, Reads | Writes))
         return {path: files.realpath(path) for path in paths}
     except PathChanged as error:
-        raise Refusal("normalize", f"{error.filename} {PATH_KEEPS_CHANGING}. Try again later.") from None
+        raise Refusal("normalize", f"{error.filename} {PATH_KEEPS_CHANGING}.", "Try again later.") from None
 
 
 # queue: wait only for earlier calls whose effects clash
@@ -384,8 +387,8 @@ async def _advise(adviser: Adviser, plan: PlannedCall, services: Services) -> Ad
         raise
     except Exception as error:
         log.error("%s failed on call %s", type(adviser).__name__, plan.call.id, exc_info=error)
-        advice = f"{plan.tool.name} was not run: it could not be checked ({_describe_error(error)}). Tell the user."
-        raise Refusal("hook", advice) from error
+        problem = f"{plan.tool.name} was not run: it could not be checked ({_describe_error(error)})."
+        raise Refusal("hook", problem, "Tell the user.") from error
 
 
 async def _rewrite(
@@ -437,8 +440,10 @@ async def _ask(question: Question, services: Services) -> Answer:
     except Exception as error:
         name = question.plan.tool.name
         log.error("the question about call %s failed", question.plan.call.id, exc_info=error)
-        advice = f"Permission denied for {name}: the user could not be asked ({_describe_error(error)}). Tell them."
-        raise Refusal("permission", advice, data=question.decision) from error
+        reason = _describe_error(error)
+        problem = f"Permission denied for {name}: the user could not be asked ({reason})."
+        person = f"not permitted: you could not be asked ({reason})"
+        raise Refusal("permission", problem, "Tell them.", person=person, data=question.decision) from error
 
 
 def _announce_decision(
@@ -452,21 +457,19 @@ def _announce_decision(
 
 
 def _denial(plan: PlannedCall, decision: Decision, answer: Answer | None) -> Refusal:
-    name, person = plan.tool.name, "you declined it"
+    name, person, next_step = plan.tool.name, "you declined it", ""
     if answer is None:
         person = f"not permitted: {decision.explanation}"
-        advice = (
-            f"Permission denied for {name}: {decision.why}. "
+        problem = f"Permission denied for {name}: {decision.why}."
+        next_step = (
             "Do not try to get round this; use another way that is allowed, or tell the user what you would need."
         )
     elif answer.words:
-        advice, person = f"Permission denied for {name}. The user said: {answer.words}", f"{person}: {answer.words}"
+        problem, person = f"Permission denied for {name}. The user said: {answer.words}", f"{person}: {answer.words}"
     else:
-        advice = (
-            f"Permission denied for {name}: the user declined this call. "
-            "Stop and ask what they would like instead, or go on without it."
-        )
-    return Refusal("permission", advice, person=person, data=decision)
+        problem = f"Permission denied for {name}: the user declined this call."
+        next_step = "Stop and ask what they would like instead, or go on without it."
+    return Refusal("permission", problem, next_step, person=person, data=decision)
 
 
 # execute: drive the tool, forward progress, bound time
@@ -561,10 +564,10 @@ def _timeout(tool: Tool) -> float:
 def _outcome_of_error(error: BaseException, call: ToolCall) -> Outcome:
     match error:
         case Refusal():
-            return Refused(error.stage, error.advice, error.data, error.person)
+            return Refused(error.stage, error.advice, error.data, error.person if error.person != error.advice else "")
         case ToolFailure():
             output = "".join(f"\n{part}" for part in (error.stderr, error.stdout) if part)
-            person = (error.person or person_text(error.message)) + output if error.person or output else ""
+            person = error.person + output if error.person != error.message else ""
             return Failed(error.message + output, error.data, person)
         case Aborted():
             return Interrupted(error.reason, text_of(error.partial.blocks) if isinstance(error.partial, Output) else "")

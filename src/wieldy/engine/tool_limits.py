@@ -183,7 +183,8 @@ class RateLimited(WrappedTool):
     def _refusal(self) -> Refusal:
         return Refusal(
             "check",
-            f"{self._describe_limit()}. Try again in {self._seconds_to_wait():.1f} s, or go on with something else.",
+            f"{self._describe_limit()}.",
+            f"Try again in {self._seconds_to_wait():.1f} s, or go on with something else.",
         )
 
     def _describe_limit(self) -> str:

@@ -98,7 +98,7 @@ def _apply_edit(ctx: ToolContext, path: str, edit: EditFunction, tool: str) -> E
             raise ToolFailure(error.message) from error
         notes = (*_update_read_state(ctx, revision, written), *notes)
         return EditResult(revision, make_report(revision), notes)
-    raise ToolFailure(str(stale))
+    raise ToolFailure(f"{stale.path} {stale.reason}. Nothing was written.", "Read it again first.")
 
 
 def _apply_edits(ctx: ToolContext, edits: Mapping[str, EditFunction], tool: str) -> tuple[str, ...]:
@@ -142,7 +142,8 @@ def _refuse_failures(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         except ToolFailure as failure:
-            raise Refusal("check", failure.message, person=failure.person, data=failure.data) from failure
+            problem, next_step = failure.problem, failure.next_step
+            raise Refusal("check", problem, next_step, person=failure.person, data=failure.data) from failure
 
     return refusing
 

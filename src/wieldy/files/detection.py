@@ -155,8 +155,8 @@ def named_encoding(name: str, data: bytes, *, whole: bool = True) -> Encoding:
     text = data.decode(plain, "replace")
     if (plain == "utf-8" and not _mostly_utf8(data)) or text.count(_REPLACEMENT) * STRAY_SHARE > len(text):
         raise ToolFailure(
-            f"The file is not in {name}: some of its bytes do not decode. Nothing was changed. Name another encoding; "
-            "to convert a file, Write it with the new one."
+            f"The file is not in {name}: some of its bytes do not decode. Nothing was changed.",
+            "Name another encoding; to convert a file, Write it with the new one.",
         )
     return Encoding(plain, valid=False)
 
@@ -176,8 +176,8 @@ def _find_text_codec(name: str) -> str:
     except (LookupError, ValueError):
         pass
     raise ToolFailure(
-        f"{name!r} is no encoding that text files can be edited in. Use a name such as utf-8, utf-16-le, cp1252, "
-        "iso8859-2, koi8-r, gb18030, shift_jis, euc_jp, big5 or euc_kr."
+        f"{name!r} is no encoding that text files can be edited in.",
+        "Use a name such as utf-8, utf-16-le, cp1252, iso8859-2, koi8-r, gb18030, shift_jis, euc_jp, big5 or euc_kr.",
     )
 
 

@@ -244,8 +244,8 @@ class HookReviewer:
         match outcome:
             case Done(content, data, is_error):
                 return Done((*content, *map(Text, lines)), data, is_error)
-            case Failed(message, data):
-                return Failed("\n".join([message, *lines]), data)
+            case Failed(message, data, person):
+                return Failed("\n".join([message, *lines]), data, person or message)
         return outcome
 
 

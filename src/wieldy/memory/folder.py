@@ -41,8 +41,8 @@ def memory_path(path: str, scope: Scope, workspace: Workspace) -> str:
     if invalid is not None:
         raise Refusal(
             "normalize",
-            f"`{path}` is no path in the memory folder: send a relative one such as `decisions.md` or `api/errors.md`, "
-            "without `..` and without hidden names.",
+            f"`{path}` is no path in the memory folder.",
+            "Send a relative one such as `decisions.md` or `api/errors.md`, without `..` and without hidden names.",
         )
     return workspace.resolve(os.path.join(memory_folder(scope, workspace), *names))
 
@@ -50,7 +50,7 @@ def memory_path(path: str, scope: Scope, workspace: Workspace) -> str:
 def require_confined(real: str, scope: Scope, workspace: Workspace) -> None:
     """Raise `ToolFailure` for a resolved path outside the folder."""
     if not real.startswith(memory_folder(scope, workspace) + os.sep):
-        raise ToolFailure("A link leads out of the memory folder there, and is not followed. Choose another path.")
+        raise ToolFailure("A link leads out of the memory folder there, and is not followed.", "Choose another path.")
 
 
 def memory_files(workspace: Workspace) -> Iterator[MemoryFile]:

@@ -67,7 +67,7 @@ def parse_hits(content: Content) -> list[SearchHit]:
             elif isinstance(results, dict):
                 error = _line(results.get("error_code"))
     if error and not hits:
-        raise ToolFailure(f"The provider's search failed ({error}). Try again later.")
+        raise ToolFailure(f"The provider's search failed ({error}).", "Try again later.")
     quotes = _quotes(content)
     return [SearchHit(hit.title, hit.url, quotes.get(hit.url, "")) for hit in hits]
 

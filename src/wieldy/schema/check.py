@@ -287,13 +287,12 @@ _MAX_LINE_CHARS = 120
 
 
 def explain(tool_name: str, problems: Sequence[Problem], schema: Mapping[str, Any]) -> str:
-    """The `InputValidationError` text for these problems."""
+    """Say what is wrong with the input of a tool."""
     count = f"{len(problems)} problems" if len(problems) != 1 else "1 problem"
-    lines = [f"InputValidationError: {tool_name} was not run, its input has {count}:"]
+    lines = [f"{tool_name} was not run, its input has {count}:"]
     lines.extend(f"- {line}" for line in _lines(problems[:_MAX_PROBLEMS], schema))
     if len(problems) > _MAX_PROBLEMS:
         lines.append(f"- and {len(problems) - _MAX_PROBLEMS} more")
-    lines.append(_retry(tool_name, schema))
     return "\n".join(lines)
 
 
@@ -311,7 +310,8 @@ def _lines(problems: Sequence[Problem], schema: Mapping[str, Any]) -> Iterator[s
             yield f"`{path}`: {problem.message}"
 
 
-def _retry(tool_name: str, schema: Mapping[str, Any]) -> str:
+def suggest_retry(tool_name: str, schema: Mapping[str, Any]) -> str:
+    """Tell a model how to call a tool again."""
     properties = schema.get("properties") or {}
     if not properties:
         if schema.get("additionalProperties") is not False:

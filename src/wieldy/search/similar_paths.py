@@ -15,15 +15,17 @@ MIN_SCORE = 60.0
 _SKIPPED_FOLDERS = frozenset({".git", "node_modules", "__pycache__", ".venv", ".mypy_cache"})
 
 
-def explain_unreachable(path: str, error: OSError, cwd: str, files: FileSystem = LOCAL_FILES) -> str:
-    """One or two sentences on a path that cannot be opened; for a missing one they name similar paths."""
+def explain_unreachable(path: str, error: OSError, cwd: str, files: FileSystem = LOCAL_FILES) -> tuple[str, str]:
+    """Why a path cannot be opened, with similar paths for a missing one, and what a model can do next."""
     name = escape_controls(display_path(path))
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         similar = ", ".join(relative_path(other, cwd) for other in find_similar_paths(path, files=files))
-        return f"{name} does not exist." + (f" Did you mean: {similar}?" if similar else " Use Glob to find it.")
+        if similar:
+            return f"{name} does not exist. Did you mean: {similar}?", ""
+        return f"{name} does not exist.", "Use Glob to find it."
     if isinstance(error, PermissionError):
-        return f"{name} cannot be read: permission denied."
-    return f"{name} cannot be read: {error.strerror or error}."
+        return f"{name} cannot be read: permission denied.", ""
+    return f"{name} cannot be read: {error.strerror or error}.", ""
 
 
 def find_similar_paths(path: str, limit: int = 3, files: FileSystem = LOCAL_FILES) -> list[str]:

@@ -196,8 +196,8 @@ class SubagentRegistry:
         running = [handle.id for handle in self._handles.values() if handle.running]
         if len(running) >= limit:
             raise ToolFailure(
-                f"{len(running)} agents are at work, which is the limit. Wait for one with `agent_id`, or stop it with "
-                f"`stop`: {', '.join(running)}."
+                f"{len(running)} agents are at work, which is the limit.",
+                f"Wait for one with `agent_id`, or stop it with `stop`: {', '.join(running)}.",
             )
 
     def start(self, handle: SubagentHandle, work: Coroutine[Any, Any, SubagentReport], abort: Abort) -> None:

@@ -17,6 +17,7 @@ from wieldy.core.logs import log
 from wieldy.core.outcome import Image
 from wieldy.core.state_dirs import state_home
 from wieldy.core.user_questions import UserAnswer, UserQuestion
+from wieldy.providers.registry import NO_MODEL as UNSET
 from wieldy.terminal.blocks import Block, LineBlock
 from wieldy.terminal.notifications import TurnNotifier
 from wieldy.terminal.status import Status
@@ -201,7 +202,7 @@ class Chat:
         self.view.start_run(shown if shown is not None else prompt, time.time())
         if not self.has_model:
             self.view.running = False
-            self.say(NO_MODEL, "yellow")
+            self._say_no_model()
             return
         content = await self._prompt_content(prompt)
         self._run_ended.clear()
@@ -209,6 +210,12 @@ class Chat:
         async for _ in self.session.run(content, stream_deltas=False):
             pass  # the subscription shows them
         await self._run_ended.wait()
+
+    def _say_no_model(self) -> None:
+        from wieldy.terminal.start_screen import OTHER_MODEL, model_problem
+
+        problem = model_problem(self.session)
+        self.say(NO_MODEL if problem == UNSET else f"{problem}. {OTHER_MODEL}", "yellow")
 
     def tell_model(self, text: str) -> None:
         """Tell the model something with the next prompt."""
@@ -248,7 +255,7 @@ class Chat:
         """Show the conversation again, above a line that says why."""
         from wieldy.terminal.replay import conversation_blocks
 
-        self.show(*conversation_blocks(self.session.messages, self.view.format))
+        self.show(*conversation_blocks(self.session.messages, self.view.format, self.session.conversation.errors))
         self.say(note, "dim")
 
     def paste_image(self, insert: Callable[[str], None]) -> None:

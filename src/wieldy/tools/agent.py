@@ -80,17 +80,19 @@ async def _enabled(workspace: Workspace) -> bool | str:
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     if (refusal := ctx.workspace.services.subagent_access.refusal()) is not None:
-        raise Refusal("check", f"Agent cannot be used: {refusal}. Do the task yourself.")
+        raise Refusal("check", f"Agent cannot be used: {refusal}.", "Do the task yourself.")
     prompt = str(input.get("prompt", "")).strip()
     if input.get("agent_id"):
         if prompt and input.get("stop"):
-            raise Refusal("check", "Either `stop` an agent or go on with it by a `prompt`, not both.")
+            raise Refusal("check", "An agent cannot be stopped and go on at once.", "Send either `stop` or a `prompt`.")
         return
     if not prompt:
-        raise Refusal("check", "Say in `prompt` what the agent is to do, and all that it needs to know.")
+        raise Refusal(
+            "check", "`prompt` is empty.", "Say in it what the agent is to do, and all that it needs to know."
+        )
     types = ctx.workspace.services.agent_types
     if input["agent_type"] not in types.definitions and input["agent_type"] not in await in_thread(types.refresh):
-        raise Refusal("check", f"There is no agent `{input['agent_type']}`. The kinds are:\n{types.listing()}")
+        raise Refusal("check", f"There is no agent `{input['agent_type']}`.", f"The kinds are:\n{types.listing()}")
 
 
 @tool(
@@ -161,7 +163,7 @@ async def _definition(ctx: ToolContext, agent_type: str, agent_id: str) -> Agent
     types = ctx.workspace.services.agent_types
     definition = types.definitions.get(agent_type) or (await in_thread(types.refresh)).get(agent_type)
     if definition is None:
-        raise ToolFailure(f"There is no agent `{agent_type}`. The kinds are:\n{types.listing()}")
+        raise ToolFailure(f"There is no agent `{agent_type}`.", f"The kinds are:\n{types.listing()}")
     return definition
 
 
@@ -188,7 +190,7 @@ def _find_handle(ctx: ToolContext, agent_id: str) -> SubagentHandle:
     if (handle := registry.find(agent_id)) is not None:
         return handle
     known = ", ".join(f"{each.id} ({'at work' if each.running else 'over'})" for each in registry.all()) or "none"
-    raise ToolFailure(f"There is no agent `{agent_id}` to wait for. Known agents: {known}.")
+    raise ToolFailure(f"There is no agent `{agent_id}` to wait for.", f"Known agents: {known}.")
 
 
 def _output(report: SubagentReport) -> Output:

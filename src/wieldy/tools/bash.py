@@ -97,11 +97,11 @@ class Bash(Tool):
     async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:
         """Refuse what bash cannot run before anyone is asked about it."""
         if "\0" in input["command"]:
-            raise Refusal("check", "The command contains a NUL byte, which bash cannot take. Let printf make it.")
+            raise Refusal("check", "The command contains a NUL byte, which bash cannot take.", "Let printf make it.")
         if not input["command"].strip():
-            raise Refusal("check", "The command is empty. Send the command to run.")
+            raise Refusal("check", "The command is empty.", "Send the command to run.")
         if _leaves_sandbox(input, ctx.workspace) and not ctx.workspace.setting("sandbox.allowUnsandboxed"):
-            raise Refusal("check", "The settings keep commands in the sandbox. Leave out `sandbox: false`.")
+            raise Refusal("check", "The settings keep commands in the sandbox.", "Leave out `sandbox: false`.")
         return None
 
     def show_use(self, input: Mapping[str, Any]) -> str:

@@ -83,8 +83,8 @@ async def file_search(  # noqa: PLR0913 - the options of a search are many
     files, more = await _swept(ctx, request, max_files)
     if apply and more:
         raise ToolFailure(
-            f"More than {max_files} files match, and all or none are changed: nothing was. Raise max_files, or narrow "
-            "the search with path, file_glob or exclude."
+            f"More than {max_files} files match, and all or none are changed: nothing was.",
+            "Raise max_files, or narrow the search with path, file_glob or exclude.",
         )
     notes = await _apply(ctx, request, files) if apply and files else ()
     return _report(files, more, request, workspace.cwd, notes)
@@ -119,8 +119,8 @@ async def _swept(ctx: ToolContext, request: FileSearchRequest, max_files: int) -
         raise ToolFailure(gathered.error)
     if result.timed_out:
         raise ToolFailure(
-            "The search took too long and was stopped; nothing was changed. Narrow path or file_glob, or simplify the "
-            "pattern: nested repetitions such as (a+)+ can take for ever."
+            "The search took too long and was stopped; nothing was changed.",
+            "Narrow path or file_glob, or simplify the pattern: nested repetitions such as (a+)+ can take for ever.",
         )
     if result.exit_code not in (0, None):
         raise ToolFailure(f"The search failed: {result.stderr[-500:]}")
@@ -172,7 +172,7 @@ def _refuse(request: FileSearchRequest, workspace: Workspace) -> None:
     try:
         workspace.files.stat(request.root)
     except OSError as error:
-        raise ToolFailure(explain_unreachable(request.root, error, workspace.cwd, workspace.files)) from None
+        raise ToolFailure(*explain_unreachable(request.root, error, workspace.cwd, workspace.files)) from None
 
 
 async def _apply(ctx: ToolContext, request: FileSearchRequest, files: list[FileSearchResult]) -> tuple[str, ...]:
@@ -190,7 +190,7 @@ async def _apply(ctx: ToolContext, request: FileSearchRequest, files: list[FileS
         edits = {file.path: partial(replace_matches, file) for file in changed}
         return (*notes, *await apply_edits(ctx, edits, tool="FileSearch"))
     except StaleFileError as error:
-        raise ToolFailure(f"{error} No file was changed; send the same again.") from error
+        raise ToolFailure(f"{error.path} {error.reason}. No file was changed.", "Send the same again.") from error
     except WriteError as error:
         raise ToolFailure(f"{error.message} No file was changed.") from error
 
@@ -233,7 +233,7 @@ def _require_permission(ctx: ToolContext, root: str, files: list[FileSearchResul
     if guarded:
         listed = ", ".join(guarded[:5]) + (" …" if len(guarded) > 5 else "")
         raise ToolFailure(
-            f"No file was changed, because writing some is not permitted: {listed}. Leave them out with exclude."
+            f"No file was changed, because writing some is not permitted: {listed}.", "Leave them out with exclude."
         )
 
 

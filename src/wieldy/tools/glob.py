@@ -52,13 +52,13 @@ async def glob(
     files = workspace.files
     try:
         if not stat.S_ISDIR((await look(files, files.stat, folder)).st_mode):
-            raise ToolFailure(f"{folder} is a file. Glob searches folders; use Read for a file.")
+            raise ToolFailure(f"{folder} is a file, and Glob searches folders.", "Use Read for a file.")
         ripgrep = Ripgrep.for_tool("Glob", workspace, folder)
         result = await find_files(pattern, folder, ripgrep, limit, hidden_test(ctx.judge))
     except SearchFailure as failure:
         raise ToolFailure(str(failure)) from None
     except OSError as error:
-        raise ToolFailure(await in_thread(explain_unreachable, folder, error, workspace.cwd, files)) from None
+        raise ToolFailure(*await in_thread(explain_unreachable, folder, error, workspace.cwd, files)) from None
     lines = [relative_path(file, workspace.cwd) for file in result.files]
     truncated = result.total > len(result.files)
     if not result.total:

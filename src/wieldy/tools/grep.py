@@ -76,8 +76,8 @@ async def grep(  # noqa: PLR0913 - the options of a search are many
     except SearchFailure as failure:
         raise ToolFailure(str(failure)) from None
     except OSError as error:
-        text = await in_thread(explain_unreachable, query.root, error, workspace.cwd, workspace.files)
-        raise ToolFailure(text) from None
+        reason = await in_thread(explain_unreachable, query.root, error, workspace.cwd, workspace.files)
+        raise ToolFailure(*reason) from None
     body = "\n".join(_body(query, result, workspace.cwd, line_numbers))
     text = "\n".join(filter(None, (body, *_notes(query, result))))
     return Output(text, data=_data(query, result, body))

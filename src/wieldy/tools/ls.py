@@ -54,12 +54,12 @@ async def ls(
         raise ToolFailure(f"A glob in `ignore` cannot be read: {error}.") from None
     except NotADirectoryError:
         if await in_thread(files.exists, folder):
-            raise ToolFailure(f"{folder} is a file, not a folder. Use Read to see it.") from None
+            raise ToolFailure(f"{folder} is a file, not a folder.", "Use Read to see it.") from None
         raise ToolFailure(
-            await in_thread(explain_unreachable, folder, FileNotFoundError(), ctx.workspace.cwd, files)
+            *await in_thread(explain_unreachable, folder, FileNotFoundError(), ctx.workspace.cwd, files)
         ) from None
     except OSError as error:
-        raise ToolFailure(await in_thread(explain_unreachable, folder, error, ctx.workspace.cwd, files)) from None
+        raise ToolFailure(*await in_thread(explain_unreachable, folder, error, ctx.workspace.cwd, files)) from None
     heading = escape_controls(display_path(folder)).rstrip("/") + "/"
     notes = (f"[{note}]" for note in _notes(tree))
     text = "\n".join((heading, *(f"  {line}" for line in tree.lines()), *notes))

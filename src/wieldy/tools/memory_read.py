@@ -56,7 +56,9 @@ async def memory_read(
         why = (
             "there is no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error)).lower()
         )
-        raise ToolFailure(f"{scope} memory `{path}`: {why}. MemoryRead without a path lists what there is.") from None
+        raise ToolFailure(
+            f"{scope} memory `{path}`: {why}.", "MemoryRead without a path lists what there is."
+        ) from None
 
 
 def _list_files(workspace: Workspace) -> Output:
@@ -78,7 +80,7 @@ def _read_file(ctx: ToolContext, absolute: str, path: str, scope: Scope) -> Outp
     with open_file(absolute, real, ctx.workspace.files) as file:
         data = file.read_all(MAX_BYTES)
         if data is None:
-            raise ToolFailure(f"`{path}` is larger than {MAX_BYTES} bytes. Read it in pages with Read: {absolute}")
+            raise ToolFailure(f"`{path}` is larger than {MAX_BYTES} bytes.", f"Read it in pages with Read: {absolute}")
         if kind := binary_kind(data):
             raise ToolFailure(f"`{path}` is not text but {kind}.")
         ctx.workspace.services.read_state.record_read(real, data=data, stat=file.stat, first=1, last=0, complete=True)

@@ -72,9 +72,9 @@ async def _remove(ctx: ToolContext, absolute: str, path: str) -> Output:
     writer = ctx.workspace.services.journal.writer
     target = await in_thread(load_target, absolute, EditSettings.of(ctx.workspace), real_path, writer)
     if target.stat is None:
-        raise ToolFailure(f"There is no memory `{path}` to remove. MemoryRead without a path lists what there is.")
+        raise ToolFailure(f"There is no memory `{path}` to remove.", "MemoryRead without a path lists what there is.")
     if not state.is_current(real_path, target.content or b"", target.stat):
-        raise ToolFailure(f"`{path}` must be read first: read it with MemoryRead, then remove it.")
+        raise ToolFailure(f"`{path}` must be read first.", "Read it with MemoryRead, then remove it.")
     try:
         result = await change_files(ctx, [FileChange(absolute, target.content, None, real_path)], tool="MemoryWrite")
     except (WriteError, StaleFileError) as error:

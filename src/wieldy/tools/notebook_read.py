@@ -25,8 +25,8 @@ async def notebook_read(
     except OSError as error:
         from wieldy.files.reading.opening import explain_unreadable
 
-        text = await in_thread(explain_unreadable, notebook_path, error, ctx.workspace.files)
-        raise ToolFailure(text) from None
+        reason = await in_thread(explain_unreadable, notebook_path, error, ctx.workspace.files)
+        raise ToolFailure(*reason) from None
 
 
 def _read_notebook(ctx: ToolContext, path: str, cell_id: str | None) -> Output:

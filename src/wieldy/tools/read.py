@@ -62,7 +62,7 @@ async def read(
     except OSError as error:
         from wieldy.files.reading.opening import explain_unreadable
 
-        raise ToolFailure(await in_thread(explain_unreadable, file_path, error, workspace.files)) from None
+        raise ToolFailure(*await in_thread(explain_unreadable, file_path, error, workspace.files)) from None
 
 
 async def _in_thread(reader: Reader, read: Callable[[Reader], Output]) -> Output:

@@ -79,7 +79,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     if (off := _enabled(ctx.workspace)) is not True:
         raise Refusal("check", f"StickerRequest is {off}.")
     if problems := list(address_problems(_address(**input))):
-        raise Refusal("check", f"{' '.join(problems)} Ask the user for what is missing; never make up an address.")
+        raise Refusal("check", f"{' '.join(problems)}", "Ask the user for what is missing; never make up an address.")
 
 
 def _address(

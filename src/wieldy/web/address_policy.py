@@ -45,13 +45,13 @@ class AddressPolicy:
         """The addresses to connect to for this request. Raises `HostRefused` if any address is not allowed."""
         private_allowed = self._allows_private(url)
         if not private_allowed and url.host.rpartition(".")[2] in INTERNAL_NAMES:
-            raise HostRefused(_refusal(url, "names a host inside a network"))
+            raise _refusal(url, "names a host inside a network")
         addresses = await self._look_up(url)
         for address in addresses:
             kind = non_public_kind(address)
             if kind is not None and not (private_allowed and (kind in ALLOWED_BY_NAME or address == url.host)):
                 verb = "is" if address == url.host else f"leads to {address},"
-                raise HostRefused(_refusal(url, f"{verb} a {kind} address"))
+                raise _refusal(url, f"{verb} a {kind} address")
         return addresses
 
     def _allows_private(self, url: HttpUrl) -> bool:
@@ -69,9 +69,9 @@ class AddressPolicy:
             addresses = tuple(await self._resolver(url.host, url.port))
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise HostRefused(f"{url.host} cannot be found: {reason}. Check the spelling of the host.") from None
+            raise HostRefused(f"{url.host} cannot be found: {reason}.", "Check the spelling of the host.") from None
         if not addresses:
-            raise HostRefused(f"{url.host} has no address. Check the spelling of the host.")
+            raise HostRefused(f"{url.host} has no address.", "Check the spelling of the host.")
         return addresses
 
 
@@ -110,8 +110,8 @@ def _kind(address: IPAddress) -> str | None:
     return None if address.is_global else "private"
 
 
-def _refusal(url: HttpUrl, why: str) -> str:
-    return (
-        f"{url.host} {why}, and only the public internet is reached from here. If the user wants this, they can add "
-        f'"{url.host}" to `web.allowPrivateHosts` in their settings.'
-    )
+def _refusal(url: HttpUrl, why: str) -> HostRefused:
+    problem = f"{url.host} {why}, and only the public internet is reached from here."
+    setting = f'"{url.host}" to `web.allowPrivateHosts` in'
+    next_step = f"If the user wants this, they can add {setting} their settings."
+    return HostRefused(problem, next_step, person=f"{problem} To allow it, add {setting} your settings.")

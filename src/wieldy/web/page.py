@@ -62,8 +62,8 @@ async def read_page(response: FetchedResponse, folder: Path) -> WebPage:
         return await _read_pdf(response, folder)
     if kind := binary_kind(head):
         raise ToolFailure(
-            f"{response.url} is not text: {kind}, {_size(len(response.body))}. Only web pages, text, PDF and images can "
-            "be read; fetch other files with Bash if you need them."
+            f"{response.url} is not text: {kind}, {_size(len(response.body))}.",
+            "Only web pages, text, PDF and images can be read; fetch other files with Bash if you need them.",
         )
     return await _read_text(response, media_type, charset)
 

@@ -175,7 +175,7 @@ class DuckDuckGo:
                 if "no results" not in str(error).lower():
                     errors.append(f"{engine}: {' '.join(str(error).split())}")
         if len(errors) == len(ENGINES):
-            raise ToolFailure(f"The search failed ({errors[0][:300]}). Try again later.")
+            raise ToolFailure(f"The search failed ({errors[0][:300]}).", "Try again later.")
         return []
 
 

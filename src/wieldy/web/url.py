@@ -27,7 +27,12 @@ SAFE_IN_QUERY = SAFE_IN_PATH + "?[]|"
 
 
 class InvalidUrl(ValueError):
-    """Text that is not an unambiguous http or https URL; the message says how to write it."""
+    """Text that is not an unambiguous http or https URL; `next_step` says how to write it."""
+
+    def __init__(self, problem: str, next_step: str = "") -> None:
+        super().__init__(f"{problem} {next_step}".strip())
+        self.problem = problem
+        self.next_step = next_step
 
 
 class HttpUrl(Struct, frozen=True):
@@ -62,7 +67,7 @@ def parse_url(text: str) -> HttpUrl:
     if len(text) > MAX_LENGTH:
         raise InvalidUrl(f"The address has {len(text)} characters; at most {MAX_LENGTH} are possible.")
     if odd := next((letter for letter in text if letter <= " " or letter in "\\\x7f"), None):
-        raise InvalidUrl(f"The address contains {odd!r}. Write it as %{ord(odd):02X}, or leave it out.")
+        raise InvalidUrl(f"The address contains {odd!r}.", f"Write it as %{ord(odd):02X}, or leave it out.")
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -70,10 +75,10 @@ def parse_url(text: str) -> HttpUrl:
         raise InvalidUrl(f"`{truncate(text, 100)}` is not an address: {error}.") from None
     if parts.scheme not in PORTS or not parts.netloc:
         raise InvalidUrl(
-            f"`{truncate(text, 100)}` is no web address. Send a full one that starts with https:// or http://."
+            f"`{truncate(text, 100)}` is no web address.", "Send a full one that starts with https:// or http://."
         )
     if "@" in parts.netloc:
-        raise InvalidUrl("The address contains a user name or password. Send it without.")
+        raise InvalidUrl("The address contains a user name or password.", "Send it without.")
     if not HOST_AND_PORT.fullmatch(parts.netloc):
         raise InvalidUrl(f"`{truncate(parts.netloc, 100)}` is not a host with an optional port.")
     if port == 0:
@@ -89,11 +94,11 @@ def _parse_host(host: str, *, bracketed: bool) -> str:
         except ValueError:
             raise InvalidUrl(f"`{truncate(host, 100)}` is not a host name or address.") from None
         if address.scope_id is not None:
-            raise InvalidUrl(f"`{host}` names a network interface. Send the address without `%…`.")
+            raise InvalidUrl(f"`{host}` names a network interface.", "Send the address without `%…`.")
         mapped = address.ipv4_mapped  # Python 3.13 and later spell these differently from browsers
         return address.compressed if mapped is None else f"::ffff:{int(mapped) >> 16:x}:{int(mapped) & 0xFFFF:x}"
     if AMBIGUOUS_IN_IDNA.intersection(host):
-        raise InvalidUrl(f"`{truncate(host, 100)}` can mean two hosts. Write it in ASCII (`xn--…`).")
+        raise InvalidUrl(f"`{truncate(host, 100)}` can mean two hosts.", "Write it in ASCII (`xn--…`).")
     try:
         name = host.encode("idna").decode().lower().removesuffix(".")
     except UnicodeError:
@@ -146,4 +151,4 @@ def _parse_input(url: str) -> HttpUrl:
     try:
         return parse_url(url)
     except InvalidUrl as problem:
-        raise Refusal("normalize", str(problem)) from None
+        raise Refusal("normalize", problem.problem, problem.next_step) from None

@@ -2,69 +2,193 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.words_for_models import FOR_MODELS
 
 from wieldy import Toolbox, tool
 from wieldy.core.decision import Answer
 from wieldy.core.errors import ToolFailure
-from wieldy.core.person_text import person_text
-
-FOR_MODELS = re.compile(
-    r"Go on without|system-reminder|[Ss]end (it|this|the call) again|tell the user|Do not try|InputValidationError|the user"
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("/a is a directory, not a file. Use LS or Glob to see what is in it.", "/a is a directory, not a file."),
-        ("x cannot be found: no such host. Check the spelling of the host.", None),
-        ("Send a shorter one.", "Send a shorter one."),
-        ("a.txt holds 1 line.\n<system-reminder>The file is short.</system-reminder>", "a.txt holds 1 line."),
-        ("It failed.\nRead the file again, then send another edit.", "It failed."),
-        ("InputValidationError: Read was not run. The JSON is cut off. Send the call again.",
-         "Read was not run. The JSON is cut off."),
-    ],
-)  # fmt: skip
-def test_a_person_is_told_the_facts_without_advice_to_a_model(text: str, expected: str | None) -> None:
-    assert person_text(text) == (text if expected is None else expected)
+from wieldy.core.person_text import without_reminders
+from wieldy.tools import MODULES
 
 
 @tool
 async def deploy(target: str) -> str:
     """Deploy."""
-    raise ToolFailure("It did not work. Send it again.", stderr="Use the force: 1", person="the server is down")
+    raise ToolFailure("It did not work.", "Send it again.", stderr="Use the force: 1", person="the server is down")
 
 
-async def results(root: Path, **options: Any) -> Any:
-    async with Toolbox(root, tools=[deploy], **options) as box:
-        yield await box.call("deploy", target="a")
-        yield await box.call("deploy", {})
-        yield await box.call("deplyo", {})
-        yield await box.call("Read", file_path="nowhere")
-        yield await box.call("Read", file_path=".")
-        yield await box.call("Bash", command="rm -rf /")
-        yield await box.call("Bash", command="npm install")
-        yield await box.call("Edit", file_path="b.txt", old_string="zzz", new_string="y")
-        yield await box.call("AskUser", {"questions": [{"question": "Which?", "options": ["a", "b"]}]})
+NOTEBOOK = '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
+# Calls that fail, for each tool: those of a person who does everything wrong.
+FAILING: dict[str, list[dict[str, Any]]] = {
+    "Agent": [
+        {"agent_type": "nobody", "prompt": "x", "description": "x"},
+        {"agent_type": "explore", "prompt": "", "description": "x"},
+        {"agent_id": "agent_x", "stop": True, "prompt": "x"},
+        {"agent_id": "agent_x"},
+        {"agent_type": "explore", "prompt": "x", "description": "x"},
+    ],
+    "Architect": [{"prompt": ""}, {"prompt": "x"}],
+    "AskUser": [{"questions": [{"question": "Which?", "options": ["a", "b"]}]}],
+    "Bash": [
+        {"command": ""},
+        {"command": "a\0b"},
+        {"command": "rm -rf /"},
+        {"command": "touch made"},
+        {"command": "false"},
+    ],
+    "BashOutput": [{"bash_id": "bash_9"}, {"bash_id": "bash_9", "filter": "("}],
+    "BrowserClick": [{"element": "x", "ref": "e1"}],
+    "BrowserClose": [{"x": 1}],
+    "BrowserNavigate": [{"url": "nowhere"}, {"url": "http://127.0.0.1:1/"}],
+    "BrowserScreenshot": [{}],
+    "BrowserSnapshot": [{}],
+    "BrowserType": [{"element": "x", "ref": "e1", "text": "x"}],
+    "Edit": [
+        {"file_path": "b.txt", "old_string": "zzz", "new_string": "y"},
+        {"file_path": "b.txt", "old_string": "", "new_string": "y"},
+        {"file_path": "b.txt", "old_string": "l", "new_string": "y"},
+        {"file_path": "b.txt", "old_string": "l", "new_string": "y", "expected_replacements": 7},
+        {"file_path": "b.txt", "old_string": "hello", "new_string": "hello"},
+        {"file_path": "b.txt", "old_string": "hello", "new_string": "# ... rest of the code"},
+        {"file_path": "nowhere.txt", "old_string": "a", "new_string": "b"},
+        {"file_path": "unread.txt", "old_string": "text", "new_string": "b"},
+        {"file_path": "data.bin", "old_string": "a", "new_string": "b"},
+        {"file_path": ".", "old_string": "a", "new_string": "b"},
+        {"file_path": "", "old_string": "a", "new_string": "b"},
+        {"file_path": "~nobody/x", "old_string": "a", "new_string": "b"},
+        {"file_path": "x" * 5000, "old_string": "a", "new_string": "b"},
+        {"file_path": "a\0b", "old_string": "a", "new_string": "b"},
+    ],
+    "ExitPlan": [{"plan": ""}, {"plan": "x"}],
+    "FileSearch": [
+        {"pattern": "("},
+        {"pattern": "hello", "path": "nowhere"},
+        {"pattern": "hello", "file_glob": "{a"},
+        {"pattern": "hello", "replace_with": "\\9", "preview_only": False},
+        {"pattern": ".", "replace_with": "x", "preview_only": False, "max_files": 1},
+    ],
+    "Glob": [{"pattern": "*", "path": "nowhere"}, {"pattern": "*", "path": "b.txt"}, {"pattern": "{a"}],
+    "Grep": [
+        {"pattern": "("},
+        {"pattern": "x", "path": "nowhere"},
+        {"pattern": "x", "type": "nosuch"},
+        {"pattern": "a\0"},
+    ],
+    "KillShell": [{"shell_id": "bash_9"}],
+    "LS": [{"path": "nowhere"}, {"path": "b.txt"}],
+    "ListMcpResources": [{"server": "nobody"}],
+    "MemoryRead": [{"path": "../x"}, {"path": "nowhere.md"}],
+    "MemoryWrite": [{"path": "../x", "content": "x"}, {"path": "nowhere.md", "content": ""}],
+    "MultiEdit": [
+        {"file_path": "b.txt", "edits": []},
+        {"file_path": "b.txt", "edits": [{"old_string": "zzz", "new_string": "y"}]},
+        {"file_path": "b.txt", "edits": [{"old_string": "hello", "new_string": "y"}] * 2},
+        {"file_path": "b.txt", "edits": [{"old_string": "hello", "new_string": new} for new in "xy"]},
+        {"file_path": "b.txt", "edits": [{"old_string": "", "new_string": "y"}]},
+    ],
+    "NotebookEdit": [
+        {"notebook_path": "b.txt", "new_source": "x", "edit_mode": "insert"},
+        {"notebook_path": "n.ipynb", "new_source": "x", "cell_id": "nobody"},
+        {"notebook_path": "n.ipynb", "new_source": "x"},
+        {"notebook_path": "nowhere.ipynb", "new_source": "x"},
+    ],
+    "NotebookRead": [
+        {"notebook_path": "b.txt"},
+        {"notebook_path": "nowhere"},
+        {"notebook_path": "n.ipynb", "cell_id": "x"},
+    ],
+    "Read": [
+        {"file_path": "nowhere"},
+        {"file_path": "."},
+        {"file_path": "data.bin"},
+        {"file_path": "bad.png"},
+        {"file_path": "bad.pdf"},
+        {"file_path": "b.txt/inner"},
+        {"file_path": "b.txt", "pages": "9", "offset": "no"},
+    ],
+    "ReadMcpResource": [{"server": "nobody", "uri": "x:y"}],
+    "Skill": [{"skill": "nobody"}, {"skill": "hidden"}],
+    "StickerRequest": [{}],
+    "Think": [{}],
+    "TodoWrite": [{"todos": [{"content": "x"}]}, {"todos": "x"}],
+    "ToolSearch": [{}],
+    "WebFetch": [
+        {"url": "nowhere"},
+        {"url": "http://127.0.0.1:1/", "prompt": "x"},
+        {"url": "http://user:pw@example.org/", "prompt": "x"},
+        {"url": "http://no such", "prompt": "x"},
+        {"url": "http://localhost/", "prompt": "x"},
+    ],
+    "WebSearch": [{"query": ""}],
+    "Write": [
+        {"file_path": "unread.txt", "content": "x"},
+        {"file_path": "b.txt/inner", "content": "x"},
+        {"file_path": ".", "content": "x"},
+        {"file_path": "data.bin", "content": "x"},
+        {"file_path": "b.txt", "content": "# ... existing code ..."},
+    ],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+    root = tmp_path / "project"
+    (root / ".wieldy/skills/hidden").mkdir(parents=True)
+    (root / ".wieldy/skills/hidden/SKILL.md").write_text(
+        "---\nname: hidden\ndescription: x\ndisable-model-invocation: true\n---\nx\n"
+    )
+    for name, content in {"b.txt": b"hello\n", "unread.txt": b"text\n", "data.bin": b"\0\1\2" * 50}.items():
+        (root / name).write_bytes(content)
+    (root / "n.ipynb").write_text(NOTEBOOK)
+    (root / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\n broken")
+    (root / "bad.pdf").write_bytes(b"%PDF-1.4 broken")
+    return root
+
+
+FEATURES = ("architect", "browser", "memory", "stickers")
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"mode": "plan"},
+    {"mode": "bypassPermissions"},
+    {"ask": lambda question: False},
+    {"ask": lambda question: Answer(False, "not now")},
+]
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize(
-    "options",
-    [{"settings": {}}, {"mode": "plan"}, {"ask": lambda question: False}, {"ask": lambda question: "not now"}],
-)
-async def test_no_result_shows_a_person_what_is_written_for_a_model(tmp_path, monkeypatch, options) -> None:
-    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
-    (tmp_path / "b.txt").write_text("hello\n")
-    async for result in results(tmp_path, **options):
-        assert result.is_error
-        assert not FOR_MODELS.search(result.person_text), result.person_text
-        assert result.person_text.strip()
+@pytest.mark.parametrize("options", OPTIONS, ids=["unattended", "plan", "bypass", "no", "no with words"])
+async def test_no_failing_call_of_any_tool_shows_a_person_what_is_written_for_a_model(
+    folder: Path, options: dict[str, Any]
+) -> None:
+    settings = {"features": dict.fromkeys(FEATURES, True)}
+    shown: list[str] = []
+    async with Toolbox(folder, tools=[deploy], settings=settings, **options) as box:
+        await box.call("Read", file_path="b.txt")
+        await box.call("Read", file_path="n.ipynb")
+        calls: list[tuple[str, Any]] = [
+            (name, input) for name, inputs in FAILING.items() for input in [*inputs, {"nonsense": 1}, "{"]
+        ]
+        for name, input in [*calls, ("deplyo", {}), ("deploy", {})]:
+            result = await box.call(name, input)
+            text = result.person_text
+            assert not FOR_MODELS.search(text), f"{name} {str(input)[:100]}: {text}"
+            assert text.strip() or not result.is_error, f"{name} {str(input)[:100]}"
+            shown += [text] if result.is_error else []
+    assert len(shown) > 80
+
+
+def test_there_is_a_failing_call_for_each_tool() -> None:
+    assert FAILING.keys() == MODULES.keys()
+
+
+def test_reminders_are_left_out() -> None:
+    text = "a.txt holds 1 line.\n<system-reminder>The file is short.</system-reminder>"
+    assert without_reminders(text) == "a.txt holds 1 line."
 
 
 @pytest.mark.asyncio

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import pytest
 from inline_snapshot import snapshot
 
-from wieldy.schema.check import InvalidInput, explain
+from wieldy.schema.check import InvalidInput, explain, suggest_retry
 from wieldy.schema.fields import Param
 from wieldy.schema.parameters import Parameters
 
@@ -32,12 +32,13 @@ PARAMETERS = Parameters.from_function(multi_edit)
 def told(input: dict[str, Any], parameters: Parameters = PARAMETERS) -> str:
     with pytest.raises(InvalidInput) as caught:
         parameters.accept(input)
-    return explain("MultiEdit", caught.value.problems, parameters.schema)
+    problem = explain("MultiEdit", caught.value.problems, parameters.schema)
+    return f"{problem}\n{suggest_retry('MultiEdit', parameters.schema)}"
 
 
 def test_missing_unknown_and_wrong_fields_are_told_together():
     assert told({"filePath": "a.py", "edits": [{"old_string": "a", "new_str": 1}], "limit": "ten"}) == snapshot("""\
-InputValidationError: MultiEdit was not run, its input has 5 problems:
+MultiEdit was not run, its input has 5 problems:
 - `file_path` is required but missing (string: The file to change.)
 - `edits[0].new_string` is required but missing (string)
 - `edits[0].new_str` is not a known field; did you mean `new_string`?
@@ -49,7 +50,7 @@ Correct this and call MultiEdit again. Fields: file_path (required), edits (requ
 
 def test_one_problem_is_one_line():
     assert told({"file_path": "a.py", "edits": []}) == snapshot("""\
-InputValidationError: MultiEdit was not run, its input has 1 problem:
+MultiEdit was not run, its input has 1 problem:
 - `edits`: expected at least 1 item, got an empty list
 Correct this and call MultiEdit again. Fields: file_path (required), edits (required), limit.\
 """)
@@ -57,7 +58,7 @@ Correct this and call MultiEdit again. Fields: file_path (required), edits (requ
 
 def test_a_field_far_from_any_name_gets_no_guess():
     assert told({"file_path": "a.py", "edits": [{"old_string": "", "new_string": ""}], "zzz": 1}) == snapshot("""\
-InputValidationError: MultiEdit was not run, its input has 1 problem:
+MultiEdit was not run, its input has 1 problem:
 - `zzz` is not a known field
 Correct this and call MultiEdit again. Fields: file_path (required), edits (required), limit.\
 """)
@@ -65,7 +66,7 @@ Correct this and call MultiEdit again. Fields: file_path (required), edits (requ
 
 def test_an_empty_input_lists_what_is_needed():
     assert told({}) == snapshot("""\
-InputValidationError: MultiEdit was not run, its input has 2 problems:
+MultiEdit was not run, its input has 2 problems:
 - `file_path` is required but missing (string: The file to change.)
 - `edits` is required but missing (array: What to replace, in order.)
 Correct this and call MultiEdit again. Fields: file_path (required), edits (required), limit.\
@@ -74,7 +75,7 @@ Correct this and call MultiEdit again. Fields: file_path (required), edits (requ
 
 def test_a_tool_without_fields_says_so():
     assert told({"x": 1}, Parameters.from_schema({"type": "object", "additionalProperties": False})) == snapshot("""\
-InputValidationError: MultiEdit was not run, its input has 1 problem:
+MultiEdit was not run, its input has 1 problem:
 - `x` is not a known field
 Call MultiEdit again with {}: it takes no fields.\
 """)
@@ -92,7 +93,7 @@ def test_a_long_value_does_not_make_a_long_text():
 
 def test_a_tool_open_to_any_field_is_not_said_to_take_none():
     assert told({}, Parameters.from_schema({"type": "object", "required": ["x"]})) == snapshot("""\
-InputValidationError: MultiEdit was not run, its input has 1 problem:
+MultiEdit was not run, its input has 1 problem:
 - `x` is required but missing
 Correct this and call MultiEdit again.\
 """)

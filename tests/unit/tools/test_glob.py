@@ -56,7 +56,7 @@ async def test_a_missing_folder_is_an_error_that_helps(tmp_path):
     result = await call(tmp_path, pattern="*.py", path="sorce")
     assert result.is_error and "Did you mean: source?" in result.text
     result = await call(tmp_path, pattern="*.py", path="source/a.py")
-    assert result.is_error and "use Read" in result.text
+    assert result.is_error and "Use Read" in result.text
 
 
 @pytest.mark.asyncio

@@ -68,7 +68,8 @@ class Codec(Struct, frozen=True, dict=True):
         except UnicodeDecodeError as error:
             raise ToolFailure(
                 f"The file is marked as {self.name} but holds bytes at offset {error.start} that are not; "
-                "it cannot be edited as text. Convert it with a shell command first."
+                "it cannot be edited as text.",
+                "Convert it with a shell command first.",
             ) from error
 
     def encode(self, text: str) -> bytes:
@@ -94,7 +95,7 @@ class Codec(Struct, frozen=True, dict=True):
         else:
             reason = f"the file is kept in {self.name}, which has no such character"
             advice = "Use characters it has, or convert the file to UTF-8 first."
-        raise ToolFailure(f"{what} holds {listed}{more}, but {reason}. Nothing was written. {advice}")
+        raise ToolFailure(f"{what} holds {listed}{more}, but {reason}. Nothing was written.", advice)
 
     def require_certain(self, text: str, known: str, what: str = "new_string", advice: str = "") -> None:
         """Refuse characters that the `known` text of the file does not hold yet where it is uncertain how it encodes them."""
@@ -110,11 +111,8 @@ class Codec(Struct, frozen=True, dict=True):
         others = f" (others that fit: {', '.join(self.encoding.rivals)})" if rivals else ""
         raise ToolFailure(
             f"{what} holds {listed}, which the file does not have yet, and its encoding is only a guess: {self.name}"
-            f"{others}. Nothing was written. "
-            + (
-                advice
-                or f"Send this again with `encoding`: the right one, or {self.name} if the file reads well in it."
-            )
+            f"{others}. Nothing was written.",
+            advice or f"Send this again with `encoding`: the right one, or {self.name} if the file reads well in it.",
         )
 
     def width(self, line: bytes, count: int) -> int:

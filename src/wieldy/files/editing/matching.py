@@ -31,6 +31,9 @@ MAX_LISTED = 12
 _LINE_NUMBER = re.compile(r"^[ \t]*\d+(?:\t|→)")
 
 
+NOT_FOUND = "the text to replace is not in the file"
+
+
 class NotFound(ToolFailure):
     """The text is not in the file."""
 
@@ -84,7 +87,7 @@ def find_text(document: Document, replacement: Replacement, tiers: Sequence[Tier
         return _find_by_tiers(document, old, replacement, tiers)
     except SplitsCharacter:
         raise NotFound(
-            "old_string begins or ends inside a character of the file. Include the whole character."
+            "old_string begins or ends inside a character of the file.", "Include the whole character."
         ) from None
 
 
@@ -94,15 +97,16 @@ def _find_exact(document: Document, old: str, replacement: Replacement) -> list[
         return list(document.find(old)) if spans else []
     _require_count(document, spans, replacement)
     if len(spans) > 1 and any(one.end > other.start for one, other in pairwise(spans)):
-        raise WrongCount("Places where old_string occurs overlap. Send a longer old_string that tells them apart.")
+        raise WrongCount("Places where old_string occurs overlap.", "Send a longer old_string that tells them apart.")
     return spans
 
 
 def _find_by_tiers(document: Document, old: str, replacement: Replacement, tiers: Sequence[Tier]) -> TextMatches:
     if len(document.data) > LARGEST_TOLERANT:
         raise NotFound(
-            "old_string was not found. The file is over 4 MB, so only exact matches are looked for. "
-            "Read the part you want to change again."
+            "old_string was not found. The file is over 4 MB, so only exact matches are looked for.",
+            "Read the part you want to change again.",
+            person=NOT_FOUND,
         )
     for tier in tiers:
         matches = [] if tier == "exact" else find_tolerant(document, old, tier, tiers)
@@ -118,7 +122,7 @@ def _find_by_tiers(document: Document, old: str, replacement: Replacement, tiers
         if len(splices) == len(matches):
             spans = tuple(match.span for match in matches)
             return TextMatches(tuple(splices), spans, tier, _tolerance_note(document, tier, matches))
-    raise NotFound(f"old_string was not found in the file. {describe_closest(document, old)}")
+    raise NotFound(f"old_string was not found in the file. {describe_closest(document, old)}", person=NOT_FOUND)
 
 
 class TolerantMatch(Struct, frozen=True):
@@ -269,12 +273,17 @@ def _require_count(document: Document, spans: list[Span], replacement: Replaceme
     times = "once" if count == 1 else f"at least {count} times" if count == MAX_COUNTED else f"{count} times"
     if expected != 1:
         raise WrongCount(
-            f"old_string occurs {times}{how} ({where}), but expected_replacements is {expected}. "
-            "Nothing was changed. Correct the number, or old_string."
+            f"old_string occurs {times}{how} ({where}), but expected_replacements is {expected}. Nothing was changed.",
+            "Correct the number, or old_string.",
+            person=f"the text to replace occurs {times}, {expected} were expected",
         )
-    advice = "add surrounding lines to old_string to name one place"
+    advice = "Add surrounding lines to old_string to name one place"
     every = f", or set expected_replacements to {count} to change all of them" if count < MAX_COUNTED else ""
-    raise WrongCount(f"old_string occurs {times}{how} ({where}), not once. Nothing was changed: {advice}{every}.")
+    raise WrongCount(
+        f"old_string occurs {times}{how} ({where}), not once. Nothing was changed.",
+        f"{advice}{every}.",
+        person=f"the text to replace occurs {times} ({where}), not once",
+    )
 
 
 def _list_lines(numbers: list[int]) -> str:
@@ -290,13 +299,15 @@ def _refuse_line_numbers(document: Document, replacement: Replacement) -> None:
     reason = "old_string contains the line numbers of Read's output, which are not part of the file."
     count = len(list(islice(document.find(cleaned), MAX_COUNTED)))
     if count == 0 and len(document.data) <= LARGEST_TOLERANT:
-        raise NotFound(f"{reason} Without them it was not found either. {describe_closest(document, cleaned)}")
+        closest = describe_closest(document, cleaned)
+        raise NotFound(f"{reason} Without them it was not found either. {closest}", person=NOT_FOUND)
     if count != 1:
         more = f" and with surrounding lines, for it occurs {count} times" if count else ""
-        raise NotFound(f"{reason} Send it without them{more}:\n{cleaned}")
+        raise NotFound(reason, f"Send it without them{more}:\n{cleaned}", person=NOT_FOUND)
     new = without_line_numbers(replacement.new)
     with_new = f"\nnew_string:\n{new}" if new is not None else ""
-    raise NotFound(f"{reason} Without them it occurs exactly once; send\nold_string:\n{cleaned}{with_new}")
+    next_step = f"Without them it occurs exactly once; send\nold_string:\n{cleaned}{with_new}"
+    raise NotFound(reason, next_step, person=NOT_FOUND)
 
 
 def without_line_numbers(text: str) -> str | None:

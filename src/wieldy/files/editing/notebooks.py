@@ -104,17 +104,17 @@ class EditableNotebook(Struct, frozen=True, dict=True):
 def parse_notebook(document: Document) -> EditableNotebook:
     """Parse a document as a notebook; raises `ToolFailure` for anything else."""
     if document.encoding.name != "utf-8":
-        raise ToolFailure(f"The file is kept in {document.encoding.name}; a notebook is UTF-8. Convert it first.")
+        raise ToolFailure(f"The file is kept in {document.encoding.name}; a notebook is UTF-8.", "Convert it first.")
     text = document.codec.decode(document.data[document.body :])
     try:
         root = parse_json(text, depth=2).root
     except JsonSyntaxError as error:
-        raise ToolFailure(f"This is no valid notebook: {error}. Read it and mend it with Edit.") from None
+        raise ToolFailure(f"This is no valid notebook: {error}.", "Read it and mend it with Edit.") from None
     version = _version(root, "nbformat")
     if version in (1, 2, 3):
         raise ToolFailure(
-            f"This notebook is of format {version}; only format 4 can be edited. Convert it first: "
-            "jupyter nbconvert --to notebook --inplace FILE"
+            f"This notebook is of format {version}; only format 4 can be edited.",
+            "Convert it first: jupyter nbconvert --to notebook --inplace FILE",
         )
     cells = root.member("cells")
     if cells is None or not isinstance(cells.node.value, list):
@@ -269,14 +269,14 @@ class CellEdit(Struct, frozen=True):
 
     def _cell_index(self, notebook: EditableNotebook) -> int:
         if not self.cell_id:
-            raise ToolFailure(f"cell_id is missing: say which cell to {self.mode}. NotebookRead shows their ids.")
+            raise ToolFailure("cell_id is missing.", f"Say which cell to {self.mode}: NotebookRead shows their ids.")
         return find_cell(self.cell_id, notebook.cell_ids)
 
     def _insertion_index(self, notebook: EditableNotebook) -> int:
         if self.cell_id:
             return find_cell(self.cell_id, notebook.cell_ids) + (self.mode == "insert")
         if self.mode == "insert_before":
-            raise ToolFailure("cell_id is missing: say before which cell to insert.")
+            raise ToolFailure("cell_id is missing.", "Say before which cell to insert.")
         return len(notebook.cells)
 
 
@@ -299,8 +299,9 @@ def require_notebook(revision: Revision) -> None:
     except ToolFailure:
         pass
     raise ToolFailure(
-        f"{revision.path} was changed on disk since you read it, and the changes cannot be merged. Nothing was "
-        "written. Read it again, then send an edit that fits what is there now."
+        f"{revision.path} was changed on disk since it was read, and the changes cannot be merged. Nothing was "
+        "written.",
+        "Read it again, then send an edit that fits what is there now.",
     )
 
 
@@ -340,7 +341,7 @@ def _replace(notebook: EditableNotebook, index: int, source: str, kind: CellType
         return notebook.splice(cell.start, cell.end, text), f"Replaced {description}: it is a {kind} cell now."
     old = cell.member("source")
     if old is None:
-        raise ToolFailure(f"There is no source in {description}. Delete it and insert another.")
+        raise ToolFailure(f"There is no source in {description}.", "Delete it and insert another.")
     old_source = old.node.value
     if old_source == source or (isinstance(old_source, list) and "".join(map(str, old_source)) == source):
         raise ToolFailure(f"Nothing to change: {description} has exactly this source.")

@@ -32,12 +32,13 @@ def plan_replacement(edit: Replacement, document: Document, tiers: Sequence[Tier
 def plan_replacements(edits: Sequence[Replacement], document: Document, tiers: Sequence[Tier]) -> EditPlan:
     """Plan several replacements, all or none."""
     if not edits:
-        raise ToolFailure("edits is empty. Send at least one edit.")
+        raise ToolFailure("edits is empty.", "Send at least one edit.")
     for number, edit in enumerate(edits, start=1):
         try:
             _refuse_mistakes(edit)
         except ToolFailure as failure:
-            raise ToolFailure(_numbered(number, edits, f"{failure.message} Nothing was changed.")) from failure
+            problem = _numbered(number, edits, f"{failure.problem} Nothing was changed.")
+            raise failure.with_problem(problem) from failure
     _refuse_empty(document)
     plan = plan_batch(document, edits, tiers)
     _refuse_no_change(document, plan.splices)
@@ -48,8 +49,9 @@ def _refuse_mistakes(edit: Replacement) -> None:
     """Refuse what is wrong whatever the file holds."""
     if not edit.old:
         raise ToolFailure(
-            "old_string is empty. To create a file or replace all of it use Write; to insert text, send an old_string "
-            "from beside the place and repeat it in new_string."
+            "old_string is empty.",
+            "To create a file or replace all of it use Write; to insert text, send an old_string "
+            "from beside the place and repeat it in new_string.",
         )
     if edit.old == edit.new:
         raise ToolFailure("old_string and new_string are the same, so there is nothing to change.")
@@ -58,14 +60,14 @@ def _refuse_mistakes(edit: Replacement) -> None:
 
 def _refuse_empty(document: Document) -> None:
     if document.empty:
-        raise ToolFailure("The file is empty, so there is nothing to replace. Use Write to give it content.")
+        raise ToolFailure("The file is empty, so there is nothing to replace.", "Use Write to give it content.")
 
 
 def _refuse_no_change(document: Document, splices: Sequence[Splice]) -> None:
     if all(splice.new == document.data[splice.start : splice.end] for splice in splices):
         raise ToolFailure(
-            "This would change nothing: old_string and new_string differ only in line ends, which edits keep. "
-            "To convert line ends use Bash."
+            "This would change nothing: old_string and new_string differ only in line ends, which edits keep.",
+            "To convert line ends use Bash.",
         )
 
 
@@ -86,7 +88,7 @@ def plan_batch(document: Document, edits: Sequence[Replacement], tiers: Sequence
         except NotFound as failure:
             raise _explain_not_found(failure, number, edits, document, pieces) from failure
         except ToolFailure as failure:
-            raise type(failure)(_numbered(number, edits, failure.message)) from failure
+            raise failure.with_problem(_numbered(number, edits, failure.problem)) from failure
         _refuse_ambiguous(document, edit, number, pieces, matches.spans)
         pieces.apply(matches.splices, number)
         current = Document(apply_splices(current.data, matches.splices), document.encoding)
@@ -169,12 +171,13 @@ def _refuse_contradictions(edits: Sequence[Replacement]) -> None:
             continue
         other, other_new = first[old]
         if other_new == new:
-            raise EditsConflict(f"Edits {other} and {number} are the same. Nothing was changed; send it once.")
+            raise EditsConflict(f"Edits {other} and {number} are the same. Nothing was changed.", "Send it once.")
         if f"\n{old}\n" in f"\n{other_new}\n":
             continue  # an anchor: whole lines beside which both insert something
         raise EditsConflict(
             f"Edits {other} and {number} contradict each other: they replace the same old_string by different texts. "
-            "Nothing was changed; keep one, or add surrounding lines to tell two places apart."
+            "Nothing was changed.",
+            "Keep one, or add surrounding lines to tell two places apart.",
         )
 
 
@@ -190,15 +193,16 @@ def _refuse_ambiguous(
     if not all(writers):
         raise EditsConflict(
             f"Edit {number} is ambiguous: its old_string is in the file and also in what edit {max(earlier)} writes. "
-            "Nothing was changed; put it before that edit, or send a longer old_string."
+            "Nothing was changed.",
+            "Put it before that edit, or send a longer old_string.",
         )
     changes = ((span, edits) for span, _, edits in pieces.changes())
     changers = _edits_within(list(islice(original.find(edit.old), MAX_COUNTED)), changes)
     if changers and not any(earlier & edits for edits in changers):
         raise EditsConflict(
             f"Edit {number} is ambiguous: edit {max(frozenset[int]().union(*changers))} changes the place where its "
-            f"old_string is in the file, and edit {max(earlier)} writes that text elsewhere. Nothing was changed; make "
-            "what belongs to one place one edit."
+            f"old_string is in the file, and edit {max(earlier)} writes that text elsewhere. Nothing was changed.",
+            "Make what belongs to one place one edit.",
         )
 
 
@@ -231,15 +235,17 @@ def _explain_not_found(
         if changers:
             return EditsConflict(
                 f"Edit {number} contradicts edit {max(changers)}: its old_string was in the file and is gone after that "
-                "edit. Nothing was changed; write it as that edit leaves it, put it first, or make them one edit."
+                "edit. Nothing was changed.",
+                "Write it as that edit leaves it, put it first, or make them one edit.",
             )
     for later, other in enumerate(edits[number:], start=number + 1):
         if normalize_newlines(edit.old) in normalize_newlines(other.new):
             return EditsConflict(
                 f"Edit {number} depends on edit {later}: its old_string only appears in that edit's new_string. "
-                "Nothing was changed; put it behind that edit."
+                "Nothing was changed.",
+                "Put it behind that edit.",
             )
-    return type(failure)(_numbered(number, edits, failure.message))
+    return failure.with_problem(_numbered(number, edits, failure.problem))
 
 
 def _numbered(number: int, edits: Sequence[Replacement], message: str) -> str:
@@ -257,7 +263,7 @@ def rewrite_text(
     kind = binary_kind(data)
     if kind is not None:
         raise ToolFailure(
-            f"{target.path} is not text but {kind}, and would be lost. If that is meant, remove it with Bash first."
+            f"{target.path} is not text but {kind}, and would be lost.", "If that is meant, remove it with Bash first."
         )
     reading = state.reading(target.real_path)
     known = reading.encoding if reading is not None else None
@@ -284,7 +290,8 @@ def _convert(document: Document, name: str) -> Document:
     if current.doubtful and not wanted.is_unicode and document.data.decode(wanted.name, "replace") != text:
         raise ToolFailure(
             f"The file was read in {current.name}, which is a guess, and reads differently in {name}. Nothing was "
-            f'written. Read it with encoding="{name}" first.'
+            f"written.",
+            f'Read it with encoding="{name}" first.',
         )
     return Document(wanted.bom + text.encode(wanted.name, "replace"), wanted)
 
@@ -303,17 +310,19 @@ def _require_read(target: Target, document: Document, state: ReadState) -> None:
     reading = state.reading(target.real_path)
     if reading is None or target.stat is None:
         raise ToolFailure(
-            f"{path} exists and must be read first: it has not been read in this session. Read it, then send this "
-            "again, or choose another name."
+            f"{path} exists and must be read first: it has not been read in this session.",
+            "Read it, then send this again, or choose another name.",
+            person=f"{path} exists, and the model has not read it",
         )
     if not state.is_current(target.real_path, target.content or b"", target.stat):
         since = reading.describe_staleness()
-        raise ToolFailure(f"{path} was changed on disk {since}. Nothing was written. Read it again first.")
+        raise ToolFailure(f"{path} was changed on disk {since}. Nothing was written.", "Read it again first.")
     unseen = reading.unseen(document.count_lines())
     if unseen is not None:
         raise ToolFailure(
-            f"Only part of {path} has been read: lines {unseen[0]}-{unseen[1]} are unknown to you and would be lost. "
-            f"Read on with offset={unseen[0]}, or use Edit."
+            f"Only part of {path} has been read: lines {unseen[0]}-{unseen[1]} are unknown to you and would be lost.",
+            f"Read on with offset={unseen[0]}, or use Edit.",
+            person=f"the model has read only part of {path}: lines {unseen[0]}-{unseen[1]} would be lost",
         )
 
 
@@ -352,7 +361,8 @@ def refuse_placeholders(new: str, old: str, what: str = "new_string") -> None:
         if line.strip() not in old_lines:
             raise ToolFailure(
                 f"Line {number} of {what} is a placeholder for text left out: `{line.strip()}`. It would be written "
-                "literally and the text it stands for would be lost. Send the whole text, or a smaller edit."
+                "literally and the text it stands for would be lost.",
+                "Send the whole text, or a smaller edit.",
             )
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 MAX_BYTES: int = default_of("edit.maxBytes")
-OPTIONS = """Nothing was written. Options:
+OPTIONS = """Options:
 - overwrite: Read the file, then make it what you want with Write or Edit
 - keep: leave the file as it is
 - re-read: Read the file and send an edit that fits what is there now"""
@@ -109,7 +109,9 @@ def edit_text(
     reading = state.reading(key)
     if reading is None or stat is None:
         raise ToolFailure(
-            f"{target.path} must be read first: it has not been read in this session. Read it, then send this again."
+            f"{target.path} must be read first: it has not been read in this session.",
+            "Read it, then send this again.",
+            person=f"the model has not read {target.path} yet",
         )
     if state.is_current(key, data, stat):
         document = open_document(data, reading, encoding)
@@ -125,7 +127,8 @@ def edit_text(
     base = state.content(key)
     if settings.on_external_change == "error" or base is None:
         raise ToolFailure(
-            f"{target.path} was changed on disk {since}. Nothing was written. Read it again, then edit what is there."
+            f"{target.path} was changed on disk {since}. Nothing was written.",
+            "Read it again, then edit what is there.",
         )
     document = open_document(base, reading, encoding)
     return replace(_merge_edit(target, document, plan, settings, since), known_whole=reading.whole)
@@ -153,7 +156,7 @@ def _require_text(target: Target, files: FileSystem) -> None:
     kind = binary_kind(target.content or b"")
     if kind is not None:
         raise ToolFailure(
-            f"{target.path} is not text but {kind}; only text can be edited. Use Bash with a program made for it."
+            f"{target.path} is not text but {kind}; only text can be edited.", "Use Bash with a program made for it."
         )
 
 
@@ -164,13 +167,13 @@ def load_target(path: str, settings: EditSettings, resolved: str | None, writer:
         size = 0 if target.stat is None else target.stat.st_size
         if size > settings.max_bytes:
             raise ToolFailure(
-                f"{path} is {size:,} bytes, over the limit of {settings.max_bytes:,}. Use Bash (sed, for one), or raise "
-                "the setting edit.maxBytes."
+                f"{path} is {size:,} bytes, over the limit of {settings.max_bytes:,}.",
+                "Use Bash (sed, for one), or raise the setting edit.maxBytes.",
             )
         return target if target.stat is None else writer.with_content(target)
     except WriteError as failure:
-        hint = " Use LS or Glob to find the file." if writer.files.is_folder(path) else ""
-        raise ToolFailure(failure.message + hint) from failure
+        next_step = "Use LS or Glob to find the file." if writer.files.is_folder(path) else ""
+        raise ToolFailure(failure.message, next_step) from failure
     except OSError as error:
         raise ToolFailure(f"{path} cannot be read: {(error.strerror or str(error)).lower()}.") from error
 
@@ -181,13 +184,19 @@ def _merge_edit(target: Target, document: Document, plan: PlanEdit, settings: Ed
     try:
         edit = _plan_certain(plan, document, settings)
     except NotFound as failure:
-        raise NotFound(f"{failure.message}\nThe file was also changed on disk {since}: read it again.") from failure
+        problem = f"{failure.problem}\nThe file was also changed on disk {since}."
+        raise NotFound(problem, f"{failure.next_step} Read it again.".strip(), person=failure.person) from failure
     merged = merge(base, apply_splices(base, edit.splices), theirs, encoding=document.encoding)
     if merged is None:
-        raise ToolFailure(f"{target.path} was changed on disk {since} and the changes cannot be merged. {OPTIONS}")
+        raise ToolFailure(
+            f"{target.path} was changed on disk {since} and the changes cannot be merged. Nothing was written.", OPTIONS
+        )
     if not merged.clean and settings.on_external_change != "markers":
         raise ToolFailure(
-            f"{target.path} was changed on disk {since}, in the same lines as this edit:\n{merged.excerpt()}\n{OPTIONS}",
+            f"{target.path} was changed on disk {since}, in the same lines as this edit:\n"
+            f"{merged.excerpt()}\nNothing was written.",
+            OPTIONS,
+            person=f"{target.path} was changed on disk {since}, in the same lines as this edit: nothing was written",
             data={"conflicts": merged.conflicts},
         )
     note = _conflict_note(merged, since)
@@ -216,8 +225,8 @@ def _refuse_missing(target: Target, files: FileSystem) -> NoReturn:
     from wieldy.search.similar_paths import find_similar_paths
 
     similar = find_similar_paths(target.path, files=files)
-    suggestion = f"Did you mean {' or '.join(similar)}? " if similar else ""
-    raise ToolFailure(f"{target.path} does not exist. {suggestion}To create a file use Write.")
+    suggestion = f" Did you mean {' or '.join(similar)}?" if similar else ""
+    raise ToolFailure(f"{target.path} does not exist.{suggestion}", "To create a file use Write.")
 
 
 class Report(Struct, frozen=True):

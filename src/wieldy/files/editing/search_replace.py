@@ -74,7 +74,7 @@ class FileSearchRequest(Struct, frozen=True):
                 pattern.sub(self.replace, "")
             except (re.error, IndexError) as error:
                 raise ToolFailure(
-                    f"replace_with cannot be read: {error}. Groups are \\1 or \\g<name>; a backslash is \\\\."
+                    f"replace_with cannot be read: {error}.", "Groups are \\1 or \\g<name>; a backslash is \\\\."
                 ) from None
         return pattern
 
@@ -131,8 +131,8 @@ def replace_matches(matches: FileSearchResult, target: Target, state: ReadState,
         detected = detect_encoding(data)
         if detected.name != read_in.name:
             raise ToolFailure(
-                f"{target.path} was read in {read_in.name}, but searched in {detected.name}. Nothing was written. "
-                f"{CHANGE_BY_EDIT}"
+                f"{target.path} was read in {read_in.name}, but searched in {detected.name}. Nothing was written.",
+                CHANGE_BY_EDIT,
             )
     return Revision(
         target, apply_splices(data, matches.splices), matches.splices, matches.count, known_whole=known_whole
@@ -258,7 +258,7 @@ def search_file(
             document.codec.require(request.replace, "replace_with")
             document.codec.require_certain(request.replace, document.text, "replace_with", CHANGE_BY_EDIT)
         except ToolFailure as failure:
-            raise ToolFailure(f"{path}: {failure.message}") from None
+            raise failure.with_problem(f"{path}: {failure.problem}") from None
         splices = [
             replace_span(document, Span(offset_of[start], offset_of[end]), match.expand(request.replace))
             for start, end, match in matches

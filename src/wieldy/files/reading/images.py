@@ -69,7 +69,8 @@ def prepare_image(data: bytes, name: str) -> PreparedImage:
         raise ToolFailure(f"{name} is damaged: it starts like an image but its header cannot be read.")
     if header.pixels > MAX_PIXELS:
         raise ToolFailure(
-            f"{name} is {header.width}×{header.height} pixels, too large to decode. Shrink or crop it first, with Bash."
+            f"{name} is {header.width}×{header.height} pixels, too large to decode.",
+            "Shrink or crop it first, with Bash.",
         )
     try:
         from PIL import Image as pillow

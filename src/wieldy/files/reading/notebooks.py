@@ -106,7 +106,9 @@ def find_cell(name: str, ids: Sequence[str]) -> int:
     matches = [index for index, id in enumerate(ids) if id == name]
     if len(matches) > 1:
         numbers = ", ".join(map(str, matches))
-        raise ToolFailure(f"Several cells have the id `{name}`: cells {numbers}. Send the number of the one you mean.")
+        raise ToolFailure(
+            f"Several cells have the id `{name}`: cells {numbers}.", "Send the number of the one you mean."
+        )
     if matches:
         return matches[0]
     number = name.strip().removeprefix("cell-")
@@ -116,7 +118,7 @@ def find_cell(name: str, ids: Sequence[str]) -> int:
         raise ToolFailure(f"There is no cell `{name}`: the notebook has no cells.")
     known = ", ".join(f"{index} (id={id})" for index, id in enumerate(ids[:MAX_LISTED_IDS]))
     more = f" and {len(ids) - MAX_LISTED_IDS} more" if len(ids) > MAX_LISTED_IDS else ""
-    raise ToolFailure(f"There is no cell `{name}`. The cells are {known}{more}; name one by its id or its number.")
+    raise ToolFailure(f"There is no cell `{name}`. The cells are {known}{more}.", "Name one by its id or its number.")
 
 
 def _raw_cells(notebook: Any) -> list[Any] | None:

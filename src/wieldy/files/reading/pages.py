@@ -76,7 +76,7 @@ def read_page(
         return page
     if data is None and not file.sized:
         name = display_path(file.path)
-        raise ToolFailure(f"{name} gives data without end. Use Bash with `head -c` to see its beginning.")
+        raise ToolFailure(f"{name} gives data without end.", "Use Bash with `head -c` to see its beginning.")
 
     source = _TextSource(file, data, encoding, block, stopped)
     window = source.window(max(first, 1), limit, chars)

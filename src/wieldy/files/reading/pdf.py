@@ -94,7 +94,7 @@ def _open_document(data: bytes, name: str) -> Iterator[Any]:
 def _explain_open_error(name: str, error: str) -> str:
     if "password" in error.lower():
         return f"{name} is protected by a password and cannot be read."
-    return f"{name} is damaged or no PDF: {error}."
+    return f"{name} is damaged or no PDF: {error.rstrip('.')}."
 
 
 def _select_pages(pages: str | None, count: int, name: str) -> tuple[int, ...]:
@@ -105,8 +105,8 @@ def _select_pages(pages: str | None, count: int, name: str) -> tuple[int, ...]:
             raise ToolFailure(f"`pages`: {error}. {name} has {count} pages.") from None
     if count > MAX_UNASKED_PAGES:
         raise ToolFailure(
-            f'{name} has {count} pages. Say which to read with `pages`, for example "1-{MAX_UNASKED_PAGES}" '
-            f"(at most {MAX_PAGES} at once)."
+            f"{name} has {count} pages.",
+            f'Say which to read with `pages`, for example "1-{MAX_UNASKED_PAGES}" (at most {MAX_PAGES} at once).',
         )
     return tuple(range(1, count + 1))
 

@@ -84,8 +84,9 @@ class Reader(Struct, frozen=True):
                 return self._read_pdf(file)
             if kind := binary_kind(file.head):
                 raise ToolFailure(
-                    f"{display_path(file.path)} is not text: {kind}, {format_size(file.stat.st_size)}. Only text, images "
-                    "(PNG, JPEG, GIF, WebP), PDF and notebooks can be shown; look into other files with Bash."
+                    f"{display_path(file.path)} is not text: {kind}, {format_size(file.stat.st_size)}.",
+                    "Only text, images (PNG, JPEG, GIF, WebP), PDF and notebooks can be shown; look into other files with "
+                    "Bash.",
                 )
             if file.path.endswith(".ipynb"):
                 return self._read_notebook(file)

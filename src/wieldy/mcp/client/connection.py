@@ -196,11 +196,11 @@ class Connection:
                         break
         except TimeoutError:
             raise ToolFailure(
-                f"The MCP server {name} did not answer within {seconds:g} s; the call was cancelled. "
-                "It may still have had an effect: look before you repeat it."
+                f"The MCP server {name} did not answer within {seconds:g} s; the call was cancelled.",
+                "It may still have had an effect: look before you repeat it.",
             ) from None
         raise ToolFailure(
-            f"The MCP server {name} went away during the call ({why}). It is being started again. "
+            f"The MCP server {name} went away during the call ({why}). It is being started again.",
             "The call may have had an effect: look before you repeat it.",
             stderr=self.stderr.last_lines(),
         )

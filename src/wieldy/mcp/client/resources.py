@@ -61,5 +61,5 @@ def _find(servers: McpServers, name: str) -> Connection:
     connection = servers.connections.get(name)
     if connection is None:
         known = ", ".join(servers.connections) or "none"
-        raise ToolFailure(f"There is no MCP server named {name}. Connected servers: {known}.")
+        raise ToolFailure(f"There is no MCP server named {name}.", f"Connected servers: {known}.")
     return connection

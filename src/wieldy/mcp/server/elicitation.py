@@ -164,9 +164,10 @@ class ClientQuestions:
         except UserUnreachable as error:
             decision, name = question.decision, question.plan.tool.name
             rule = f" The user can allow it with the rule `{decision.suggestions[0]}`." if decision.suggestions else ""
-            advice = "Go on without it, or say what you would need."
-            text = f"Permission denied for {name}: {decision.why}, and {error}.{rule} {advice}"
-            raise Refusal("permission", text, data=decision) from None
+            problem = f"Permission denied for {name}: {decision.why}, and {error}.{rule}"
+            next_step = "Go on without it, or say what you would need."
+            person = f"not permitted: {decision.explanation}, and {error}"
+            raise Refusal("permission", problem, next_step, person=person, data=decision) from None
 
     async def answer(self, questions: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
         """Ask the questions of a tool. Raises `Refusal` where nobody can be reached."""
@@ -176,5 +177,5 @@ class ClientQuestions:
             return parse_answers(questions, await elicitor.elicit(form))
         except UserUnreachable as error:
             raise Refusal(
-                "permission", f"Nobody can answer: {error}. Choose what is safest, go on, and say what you assumed."
+                "permission", f"Nobody can answer: {error}.", "Choose what is safest, go on, and say what you assumed."
             ) from None

@@ -103,8 +103,8 @@ class BackgroundShells:
         running = [each.id for each in self._shells.values() if not each.finished.done()]
         if len(running) >= limit:
             raise ToolFailure(
-                f"{len(running)} background shells are running, which is the limit. "
-                f"End one with KillShell first: {', '.join(running)}."
+                f"{len(running)} background shells are running, which is the limit.",
+                f"End one with KillShell first: {', '.join(running)}.",
             )
 
     def adopt(self, shell: Shell, command: str, *, position: int = 0) -> BackgroundShell:
@@ -126,7 +126,7 @@ class BackgroundShells:
         if (background := self._shells.get(id)) is not None:
             return background
         known = ", ".join(f"{each.id} ({each.status})" for each in self._shells.values()) or "none"
-        raise ToolFailure(f"There is no background shell `{id}`. Known shells: {known}.")
+        raise ToolFailure(f"There is no background shell `{id}`.", f"Known shells: {known}.")
 
     async def read_output(self, id: str, *, filter: str = "", wait: float = 0.0) -> BackgroundOutput:
         """The output since the last call; waits up to `wait` seconds for (matching) output or the end."""
@@ -215,7 +215,7 @@ async def matching_lines(pattern: str, text: str) -> list[str]:
     try:
         compiled = re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as problem:
-        raise ToolFailure(f"The filter is no valid regular expression: {problem}. Send another, or none.") from None
+        raise ToolFailure(f"The filter is no valid regular expression: {problem}.", "Send another, or none.") from None
     lines = text.split("\n")
     shortened = [line[:MAX_LINE_CHARS] for line in lines]
     if _is_linear(pattern):
@@ -234,14 +234,16 @@ def _is_linear(pattern: str) -> bool:
 async def _match_in_child(pattern: str, lines: list[str]) -> list[int]:
     """Match in a child process, which can be killed if the pattern backtracks forever."""
     if not sys.executable or getattr(sys, "frozen", False):
-        raise ToolFailure("This filter is too complex to be run safely here. Use one with at most one repetition.")
+        raise ToolFailure("This filter is too complex to be run safely here.", "Use one with at most one repetition.")
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-S", "-c", _FILTER_CODE, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     try:
         output, _ = await asyncio.wait_for(child.communicate(json.dumps([pattern, lines]).encode()), FILTER_TIMEOUT)
     except TimeoutError:
-        raise ToolFailure(f"The filter did not finish within {FILTER_TIMEOUT:g} s. Send a simpler pattern.") from None
+        raise ToolFailure(
+            f"The filter did not finish within {FILTER_TIMEOUT:g} s.", "Send a simpler pattern."
+        ) from None
     finally:
         if child.returncode is None:
             kill_process(child)

@@ -65,7 +65,7 @@ def find_bash(path: str | None) -> str:
         program = os.path.join(folder, "bash")
         if folder and os.access(program, os.X_OK) and not os.path.isdir(program):
             return program
-    raise ToolFailure("There is no bash on this machine, so commands cannot be run. Use the file tools instead.")
+    raise ToolFailure("There is no bash on this machine, so commands cannot be run.", "Use the file tools instead.")
 
 
 def bash_command(bash: str, command: bytes, script: Path | None) -> list[str | bytes]:

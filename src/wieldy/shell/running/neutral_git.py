@@ -97,8 +97,8 @@ class Git(Struct, frozen=True):
                     check=False,
                 ).stdout
         except (subprocess.TimeoutExpired, TimeoutError):
-            text = f"git did not answer in {_TIMEOUT:g} s in {cwd}, so nothing was run. Try again."
-            raise ToolFailure(text) from None
+            text = f"git did not answer in {_TIMEOUT:g} s in {cwd}, so nothing was run."
+            raise ToolFailure(text, "Try again.") from None
         except OSError:
             return ""
         return os.fsdecode(output)
@@ -160,14 +160,14 @@ def _check_location(cwd: str, root: str, git_dir: str, git: Git) -> None:
     own = os.path.join(found, ".git")
     if git.files.realpath(root) != found:
         raise ToolFailure(
-            f"core.worktree of {own} leads git to {root}, so nothing was run: this would read there. If that is meant, "
-            f"write `git --work-tree={root} …`, which asks the user."
+            f"core.worktree of {own} leads git to {root}, so nothing was run: this would read there.",
+            f"If that is meant, write `git --work-tree={root} …`, which asks the user.",
         )
     if git_dir == own or _names_back(git_dir, own, git.files) or git.run(["config", "core.worktree"], cwd):
         return
     raise ToolFailure(
-        f"{own} leads git to the repository {git_dir}, which does not know this folder, so nothing was run. If that is "
-        f"meant, write `git --git-dir={git_dir} …`, which asks the user."
+        f"{own} leads git to the repository {git_dir}, which does not know this folder, so nothing was run.",
+        f"If that is meant, write `git --git-dir={git_dir} …`, which asks the user.",
     )
 
 
@@ -183,8 +183,8 @@ def _check_includes(cwd: str, root: str, git_dir: str, git: Git) -> None:
         real = git.files.realpath(path)
         if not any(f"{real}/".startswith(f"{git.files.realpath(folder)}/") for folder in (root, git_dir)):
             raise ToolFailure(
-                f"the git settings in {source} include {value}, which is not part of the repository, so nothing was run. "
-                "Tell the user."
+                f"the git settings in {source} include {value}, which is not part of the repository, so nothing was run.",
+                "Tell the user.",
             )
 
 

@@ -25,7 +25,8 @@ def neutral_python_environment(
         if not on_host or not _reads_safe_path(program, surrounding):
             raise ToolFailure(
                 f"`{program} -m` could run a file of this folder, such as json.py: {program} is not known to be Python "
-                f"3.{_FIRST_SAFE} or newer. Nothing was run. Write `{program} -I -m json.tool` instead."
+                f"3.{_FIRST_SAFE} or newer. Nothing was run.",
+                f"Write `{program} -I -m json.tool` instead.",
             )
     return {"PYTHONSAFEPATH": "1", "PYTHONPATH": _outside(surrounding.get("PYTHONPATH", ""), roots)}
 

@@ -206,11 +206,11 @@ def _encode(command: str) -> bytes:
         text = command.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         raise ToolFailure(
-            "The command contains half of a surrogate pair, which is no character. Send it without."
+            "The command contains half of a surrogate pair, which is no character.", "Send it without."
         ) from None
     if b"\0" in text:
         raise ToolFailure(
-            "The command contains a NUL byte, which bash cannot take. Write it as $'\\\\0' or use printf."
+            "The command contains a NUL byte, which bash cannot take.", "Write it as $'\\\\0' or use printf."
         )
     return text
 

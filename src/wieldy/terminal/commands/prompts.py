@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
-from wieldy.core.person_text import person_text
 from wieldy.core.state_dirs import config_home
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate_line
@@ -136,7 +135,7 @@ async def _send_mcp_prompt(chat: Chat, name: str, arguments: str, shown: str) ->
     try:
         text = await render_prompt(servers, prompt, arguments)
     except ToolFailure as failure:
-        chat.say(failure.person or person_text(failure.message), "red")
+        chat.say(failure.person, "red")
         return True
     await chat.send(text, shown=shown)
     return True

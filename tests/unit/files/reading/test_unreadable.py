@@ -13,7 +13,7 @@ from wieldy.files.reading.opening import OpenFile, explain_unreadable
 def reason(path: str) -> str:
     with pytest.raises(OSError) as caught:
         OpenFile(path)
-    return explain_unreadable(path, caught.value)
+    return " ".join(explain_unreadable(path, caught.value)).strip()
 
 
 def test_a_missing_file_comes_with_similar_names(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
         "import wieldy.search.similar_paths\n"
         "if os.access(sys.argv[1], os.R_OK): os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "try: OpenFile(sys.argv[1])\n"
-        "except OSError as error: print(explain_unreadable(sys.argv[1], error))\n"
+        "except OSError as error: print(explain_unreadable(sys.argv[1], error)[0])\n"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
