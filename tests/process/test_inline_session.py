@@ -579,6 +579,25 @@ def test_a_frame_that_cannot_be_drawn_leaves_a_sane_terminal_and_a_session_to_re
     again.wait_for("Here again.")
 
 
+def test_the_menu_of_commands_does_not_vanish_between_two_keys(inline: Opener) -> None:
+    terminal = inline()
+    terminal.press("/")
+    terminal.wait_for("in all")
+    terminal.read(0.5)
+    start = len(terminal.output)
+    terminal.type("co")
+    terminal.wait_until_gone("in all")
+    terminal.wait_for("/compact")
+    frames = terminal.output[start:].split(b"\x1b[?2026h")
+    assert not any(b"/help" in frame for frame in frames)  # nothing was drawn again from the beginning
+    status = [frame for frame in frames if b"script.json" in frame]
+    assert len(status) <= 2, "the rows below the box moved more than once for a key"
+    terminal.type("py")
+    terminal.wait_until_gone("/compact")
+    terminal.type("x")
+    terminal.wait_until_gone("copy the last answer")
+
+
 def test_the_last_result_is_shown_whole_in_the_pager(inline: Opener, tmp_path: Path) -> None:
     pager = tmp_path / "pager"
     pager.write_text(f"#!/bin/sh\ncat > {tmp_path}/paged\n")

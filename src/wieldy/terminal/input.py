@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.buffer import Buffer, CompletionState
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import History
@@ -36,7 +36,11 @@ class InputBox:
             history=history,
             multiline=True,
             tempfile_suffix=".md",
+            on_text_changed=self._on_text_changed,
+            on_completions_changed=self._on_completions_changed,
         )
+        self._menu: list[Row] = []  # as it was last drawn
+        self._completing = False  # completions of the new text are being looked for
 
     @property
     def is_empty(self) -> bool:
@@ -47,6 +51,13 @@ class InputBox:
         document = self.buffer.document
         word = document.get_word_before_cursor(WORD=True)
         return word.startswith("@") or (document.text.startswith("/") and "\n" not in document.text)
+
+    def _on_text_changed(self, buffer: Buffer) -> None:
+        self._completing = self._completes_while_typing()
+
+    def _on_completions_changed(self, buffer: Buffer) -> None:
+        """Called when the search begins, with no completions, and when it has found some or has ended without any."""
+        self._completing = buffer.complete_state is not None and not buffer.complete_state.completions
 
     def paste(self, text: str) -> None:
         """Insert pasted text at once; a long one as a mark."""
@@ -113,10 +124,15 @@ class InputBox:
         return {position for start, end in ranges for position in range(start, min(end, start + 10_000))}
 
     def menu_rows(self, width: int) -> list[Row]:
-        """The completions that can be chosen, around the current one."""
+        """The completions that can be chosen, around the current one. The last menu stays until there is a new one."""
         state = self.buffer.complete_state
-        if state is None or not state.completions:
-            return []
+        if state is not None and state.completions:
+            self._menu = self._completion_rows(state, width)
+        elif not self._completing:
+            self._menu = []
+        return self._menu
+
+    def _completion_rows(self, state: CompletionState, width: int) -> list[Row]:
         current = state.complete_index or 0
         start = max(min(current - MAX_MENU_ROWS // 2, len(state.completions) - MAX_MENU_ROWS), 0)
         shown = state.completions[start : start + MAX_MENU_ROWS]

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 HINTS = "/help lists the commands · @ names a file · ! runs a command"
 SET_UP_MODEL = """There is no model to talk to. /call and ! still run tools. To set one up:
-  a key           ANTHROPIC_API_KEY=… wieldy   (or OPENAI_API_KEY, DEEPSEEK_API_KEY)
-  a local server  WIELDY_MODEL=ollama/NAME wieldy   (or vllm/…, or --base-url URL)
-  neither         wieldy demo   (a recorded session)"""
+  a key           ANTHROPIC_API_KEY=… wieldy      or OPENAI_API_KEY, …
+  a local server  WIELDY_MODEL=ollama/NAME wieldy or --base-url URL
+  neither         wieldy demo                     a recorded session"""
+OTHER_MODEL = "/model NAME chooses another model. /call and ! still run tools."
 YES_NO = ("yes", "no")
 
 
@@ -38,10 +39,10 @@ def start_blocks(session: Session) -> list[Block]:
     blocks: list[Block] = [SpansBlock(tuple(rows)), LineBlock(HINTS, "dim")]
     settings = box.settings
     blocks += [LineBlock(str(problem), "red") for problem in (*settings.errors, *settings.warnings, *box.hook_problems)]
-    if problem := _model_problem(session):
+    if (problem := model_problem(session)) == NO_MODEL:
         blocks.append(LineBlock(SET_UP_MODEL, "yellow", gap=True))
-        if problem != NO_MODEL:
-            blocks.append(LineBlock(problem, "red"))
+    elif problem:
+        blocks += [LineBlock(f"The model cannot be used: {problem}", "red", gap=True), LineBlock(OTHER_MODEL, "yellow")]
     return blocks
 
 
@@ -50,13 +51,14 @@ def _row(name: str, text: str) -> Row:
 
 
 def _describe_model(session: Session) -> str:
-    if _model_problem(session):
-        return "none"
+    if problem := model_problem(session):
+        return "none" if problem == NO_MODEL else f"{session.model_name}, which cannot be used"
     default = session.default_model
     return f"{default.name} ({default.variable} is set)" if default is not None else session.model_name
 
 
-def _model_problem(session: Session) -> str:
+def model_problem(session: Session) -> str:
+    """Why there is no model to talk to; empty where there is one."""
     try:
         _ = session.provider
     except SessionError as error:
