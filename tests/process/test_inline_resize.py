@@ -126,6 +126,26 @@ def test_a_question_survives_resizes_of_both_dimensions(tmux: Opener) -> None:
     assert not any("Run this command?" in row for row in window.text())
 
 
+@pytest.mark.parametrize("columns", [100, 60])
+def test_rows_that_a_lower_window_cuts_off_cost_no_finished_line(tmux: Opener, columns: int) -> None:
+    """A terminal that gets lower cuts off the rows below the cursor first."""
+    lines = answer_lines()
+    text = "\n\n".join(lines) + "\n\nThat is all."
+    window = tmux({"turns": [[{"text": text}]]}, lines=40)
+    window.wait_for("That is all.")
+    time.sleep(0.5)
+    for height in (20, 30, 12, 40, 15, 24):
+        window.resize(columns if height % 20 else 100, height)
+        time.sleep(0.6)
+        window.run("send-keys", "-t", "s", "x")
+        time.sleep(0.3)
+    shown = [row for row in window.text() if row]
+    start = shown.index(lines[0])
+    assert shown[start : start + LINES + 1] == [*lines, "That is all."]
+    below = shown[start + LINES + 1 :]
+    assert below == ["› xxxxxx", "  default · script.json"]
+
+
 def test_shift_enter_begins_a_new_line_where_the_terminal_reports_it(tmux: Opener) -> None:
     window = tmux({"turns": [[{"text": "first answer"}], [{"text": "second answer"}]]})
     window.wait_for("first answer")

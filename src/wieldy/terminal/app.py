@@ -257,8 +257,8 @@ class InlineSession:
         """Draw a frame; the last one leaves the finished text alone."""
         now = time.monotonic()
         if is_done:
-            columns = self._output.get_size().columns
-            self._screen.draw(self._finished_rows(columns), [], Caret(0, 0), columns)
+            size = self._output.get_size()
+            self._screen.draw(self._finished_rows(size.columns), [], Caret(0, 0), size.columns, size.rows)
             return
         if now < self._settled_at:
             self.refresh()
@@ -268,7 +268,7 @@ class InlineSession:
         size = self._output.get_size()
         finished = self._finished_rows(size.columns)
         live, caret = self._live_rows(size.columns, size.rows, now)
-        self._screen.draw(finished, live, caret, size.columns)
+        self._screen.draw(finished, live, caret, size.columns, size.rows)
         self._last_frame = now
         self._failed_to_draw = False
         if self._inquiries:

@@ -1,8 +1,9 @@
 """The inline screen: finished rows go to the terminal's own scrollback, the live rows below them are drawn over.
 
 Nothing is ever cleared but the live rows, one by one: in tmux, clearing to the end of the screen pushes what was there into
-the scrollback. All movement is relative, so the cursor's absolute position is never needed. After a change of the width the
-terminal has wrapped the live rows again; they are counted again before they are erased.
+the scrollback. All movement is relative, so the cursor's absolute position is never needed. After a change of the size the
+live rows are erased and drawn again: a terminal that gets narrower has wrapped them again, so they are counted again; one that
+gets lower has cut off rows below the cursor.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from wieldy.console import (
     MODIFIED_KEYS_ON,
     PASTE_MARKS_OFF,
     PASTE_MARKS_ON,
+    RESTORE_CURSOR,
+    SAVE_CURSOR,
     SHOW_CURSOR,
     Fragment,
     TerminalCommand,
@@ -71,19 +74,19 @@ class Screen:
         self._key_modes = KEY_MODES.get(keys) if keys is not None else None
         self._rows: list[Row] = []
         self._caret = Caret(0, 0)
-        self._columns = 0
+        self._columns = self._lines = 0
         self._modes_on = False
 
-    def draw(self, finished: Sequence[Row], live: Sequence[Row], caret: Caret, columns: int) -> None:
+    def draw(self, finished: Sequence[Row], live: Sequence[Row], caret: Caret, columns: int, lines: int = 0) -> None:
         """Write finished rows above the live ones, and bring the live ones up to date, in one write."""
         frame: list[Fragment] = []
-        if self._rows and columns != self._columns:
+        if self._rows and (columns, lines) != (self._columns, self._lines):
             frame += self._erase(columns)
             self._rows = []
         if finished:
             frame += self._scroll_in(finished, columns)
         frame += self._update(live)
-        self._rows, self._columns = list(live), columns
+        self._rows, self._columns, self._lines = list(live), columns, lines
         if frame or caret != self._caret:
             frame += [*self._move(caret.row), CARRIAGE_RETURN, cursor_right(caret.column)]
             self._caret = caret
@@ -106,12 +109,15 @@ class Screen:
             self._modes_on = False
 
     def _erase(self, columns: int) -> list[Fragment]:
-        """Erase the live rows one by one and go to where they began."""
+        """Erase the live rows one by one and go to where they began.
+
+        Those below the cursor may have been cut off: at the end of the screen the cursor stays, so it is put back.
+        """
         above, below = self._rows_around_caret(columns)
-        frame: list[Fragment] = [CARRIAGE_RETURN, cursor_up(above), ERASE_LINE]
-        for _ in range(above + below):
-            frame += [cursor_down(1), ERASE_LINE]
-        frame.append(cursor_up(above + below))
+        frame: list[Fragment] = [CARRIAGE_RETURN, ERASE_LINE]
+        if below:
+            frame += [SAVE_CURSOR, *[cursor_down(1), ERASE_LINE] * below, RESTORE_CURSOR]
+        frame += [cursor_up(1), ERASE_LINE] * above
         self._caret = Caret(0, 0)
         return frame
 
