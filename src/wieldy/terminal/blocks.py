@@ -169,7 +169,7 @@ def _output_rows(summary: CallSummary, width: int) -> list[Row]:
     """The output of a call. Words to the person are wrapped, output is cut."""
     output = summary.output
     if summary.state == "refused" or (summary.state == "failed" and not summary.note):
-        style = "yellow" if summary.state == "refused" else "red"
+        style = "" if summary.state == "refused" else "red"
         return [
             row
             for line in output.first

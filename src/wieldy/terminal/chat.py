@@ -215,7 +215,7 @@ class Chat:
         from wieldy.terminal.start_screen import OTHER_MODEL, model_problem
 
         problem = model_problem(self.session)
-        self.say(NO_MODEL if problem == UNSET else f"{problem}. {OTHER_MODEL}", "yellow")
+        self.say(NO_MODEL if problem == UNSET else f"{problem}. {OTHER_MODEL}")
 
     def tell_model(self, text: str) -> None:
         """Tell the model something with the next prompt."""
@@ -268,7 +268,7 @@ class Chat:
         workspace = self.session.box.workspace
         image = await paste_image(state_home(workspace.env) / "images", workspace.env)
         if isinstance(image, str):
-            self.say(image, "yellow")
+            self.say(image)
         else:
             insert(f"'{image}' ")
             self.surface.refresh()

@@ -241,7 +241,7 @@ def permission_inquiry(question: Question, formatter: CallFormatter) -> Inquiry:
         part = f"{to_line(escape_invisible(reason.part), 200)}: " if reason.part and len(parts) > 1 else ""
         text = formatter.shorten_paths(escape_to_line(reason.text))
         where = f" ({formatter.shorten_paths(escape_to_line(str(reason.file)))})" if reason.file else ""
-        body.append([TextSpan(REASON, "yellow"), TextSpan(f"{part}{text}{where}", "yellow")])
+        body.append([TextSpan(REASON, "yellow"), TextSpan(f"{part}{text}{where}")])
     rule = ", ".join(map(escape_to_line, decision.suggestions))
     remember = Choice("Yes, and don't ask again for", "always", rule=rule, has_scope=True)
     choices = [

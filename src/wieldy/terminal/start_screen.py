@@ -40,9 +40,9 @@ def start_blocks(session: Session) -> list[Block]:
     settings = box.settings
     blocks += [LineBlock(str(problem), "red") for problem in (*settings.errors, *settings.warnings, *box.hook_problems)]
     if (problem := model_problem(session)) == NO_MODEL:
-        blocks.append(LineBlock(SET_UP_MODEL, "yellow", gap=True))
+        blocks.append(LineBlock(SET_UP_MODEL, gap=True))
     elif problem:
-        blocks += [LineBlock(f"The model cannot be used: {problem}", "red", gap=True), LineBlock(OTHER_MODEL, "yellow")]
+        blocks += [LineBlock(f"The model cannot be used: {problem}", "red", gap=True), LineBlock(OTHER_MODEL)]
     return blocks
 
 

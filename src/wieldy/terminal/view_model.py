@@ -136,7 +136,7 @@ class ViewModel:
                 self._end_text(event.at)
                 self._drop_unstarted_calls()
                 wait = f"retrying in {format_seconds(event.seconds)} ({event.attempt} of {event.most})"
-                self.blocks.append(LineBlock(f"{to_line(event.why, 300)}; {wait}", "yellow"))
+                self.blocks.append(LineBlock(f"{to_line(event.why, 300)}; {wait}"))
                 self.activity = Activity("waiting to retry", event.at)
             case Compacted():
                 text = f"the conversation was compacted: {event.tokens_before:,} → {event.tokens_after:,} tokens"
@@ -250,7 +250,7 @@ class ViewModel:
                 if inner.result.outcome.stage not in ("permission", "hook"):
                     return
                 why = to_line(self.format.shorten_paths(inner.result.person_text))
-                self.blocks.append(LineBlock(f"{INDENT}↳ {event.agent_type}: ⊘ {inner.name}: {why}", "yellow"))
+                self.blocks.append(LineBlock(f"{INDENT}↳ {event.agent_type}: ⊘ {inner.name}: {why}"))
             case ModelTextDelta() if not inner.thinking:
                 lane.activity = "writing"
             case ModelRequested():

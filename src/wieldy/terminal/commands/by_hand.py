@@ -20,7 +20,7 @@ async def call(chat: Chat, rest: str) -> None:
     """`/call`: run a tool."""
     name, _, fields = rest.partition(" ")
     if not name:
-        chat.say("/call TOOL key=value …, for example /call Grep pattern=TODO", "yellow")
+        chat.say("/call TOOL key=value …, for example /call Grep pattern=TODO")
         return
     await chat.call(name, parse_input(split_words(fields.strip()), chat.session.box.catalog.find(name)))
 
@@ -28,7 +28,7 @@ async def call(chat: Chat, rest: str) -> None:
 async def shell(chat: Chat, command: str) -> None:
     """`!command`: run it unasked. The model sees it with the next prompt."""
     if not command:
-        chat.say("!command runs a shell command, for example !ls", "yellow")
+        chat.say("!command runs a shell command, for example !ls")
         return
     result = await chat.call("Bash", {"command": command})
     output = truncate_middle(result.text, MAX_SHARED_CHARS)
@@ -38,7 +38,7 @@ async def shell(chat: Chat, command: str) -> None:
 async def remember(chat: Chat, note: str) -> None:
     """`#note`: add a line to the instructions of this project, or to the user's own."""
     if not note:
-        chat.say("#note remembers a note for later sessions, for example #use tabs", "yellow")
+        chat.say("#note remembers a note for later sessions, for example #use tabs")
         return
     root = chat.session.box.settings.root
     project = next((name for name in NOTE_FILES if os.path.isfile(os.path.join(root, name))), NOTE_FILES[0])

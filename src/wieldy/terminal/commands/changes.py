@@ -29,7 +29,7 @@ async def undo(chat: Chat, rest: str) -> None:
     unknown = [word for word in words if word.startswith("-") and word not in UNDO_OPTIONS]
     calls = [word for word in words if not word.startswith("-")]
     if unknown or len(calls) > 1 or (calls and {"--turn", "--all"} & set(words)):
-        chat.say("/undo takes the id of a call, --turn or --all, and --merge", "yellow")
+        chat.say("/undo takes the id of a call, --turn or --all, and --merge")
         return
     plan = await chat.session.box.undo(
         calls[0] if calls else None, turn="--turn" in words, everything="--all" in words, merge="--merge" in words
@@ -43,7 +43,7 @@ async def redo(chat: Chat, rest: str) -> None:
 
     merge = rest.strip() == "--merge"
     if rest and not merge:
-        chat.say("/redo takes no argument but --merge", "yellow")
+        chat.say("/redo takes no argument but --merge")
         return
     try:
         result = await chat.session.rewind.redo(merge=merge)

@@ -46,7 +46,7 @@ async def model(chat: Chat, rest: str) -> None:
     if rest:
         chat.session.set_model(with_provider(rest))  # an error is shown, and the model stays
     if not chat.has_model:
-        chat.say("there is no model; /model NAME sets one, for example /model claude-sonnet-5-5", "yellow")
+        chat.say("there is no model; /model NAME sets one, for example /model claude-sonnet-5-5")
         return
     window = chat.session.provider.context_window
     chat.say(f"the model is {chat.session.model_name} ({window:,} tokens)")
@@ -105,7 +105,7 @@ async def copy(chat: Chat, rest: str) -> None:
     blocks = [match[2] for match in _CODE_BLOCK.finditer(answer)]
     if rest:
         if not rest.isdigit() or not 1 <= int(rest) <= len(blocks):
-            chat.say(f"the last answer has {len(blocks)} code blocks; /copy N copies one", "yellow")
+            chat.say(f"the last answer has {len(blocks)} code blocks; /copy N copies one")
             return
         what, text = f"code block {rest}", blocks[int(rest) - 1]
     else:
@@ -122,7 +122,7 @@ async def export(chat: Chat, rest: str) -> None:
     name = rest or f"wieldy-{chat.session.id[:8]}.md"
     path = Path(chat.session.box.workspace.root, os.path.expanduser(name))
     if path.exists():
-        chat.say(f"{path} exists; /export FILE takes another name", "yellow")
+        chat.say(f"{path} exists; /export FILE takes another name")
         return
     await in_thread(path.write_text, conversation_markdown(messages), "utf-8")
     chat.say(f"the conversation is in {path}")

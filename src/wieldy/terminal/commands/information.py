@@ -41,7 +41,7 @@ async def permissions(chat: Chat, rest: str) -> None:
         )
         return
     if verb not in ("allow", "deny", "ask", "remove") or not rule:
-        chat.say("/permissions allow|deny|ask|remove RULE, for example /permissions allow Bash(npm test:*)", "yellow")
+        chat.say("/permissions allow|deny|ask|remove RULE, for example /permissions allow Bash(npm test:*)")
         return
     if verb == "remove":
         files = (local_file(root), project_file(root), user_file(box.workspace.env))
@@ -63,7 +63,7 @@ async def mcp(chat: Chat, rest: str) -> None:
         connection = servers.connections.get(name.strip()) if verb == "reconnect" else None
         if connection is None:
             known = ", ".join(servers.states()) or "none"
-            chat.say(f"/mcp reconnect NAME; the servers are: {known}", "yellow")
+            chat.say(f"/mcp reconnect NAME; the servers are: {known}")
             return
         connection.reconnect()
         await servers.wait_settled(RECONNECT_SECONDS, name.strip())
@@ -94,7 +94,7 @@ async def agents(chat: Chat, rest: str) -> None:
         lines.append(f"  {report.why:<18} {subagent.task.title} [{report.summary()}]")
     chat.say("\n".join(lines))
     for problem in types.problems:
-        chat.say(f"  left out: {problem}", "yellow")
+        chat.say(f"  left out: {problem}")
 
 
 async def tasks(chat: Chat, rest: str) -> None:
@@ -165,4 +165,4 @@ async def reload(chat: Chat, rest: str) -> None:
     counts = f"{len(settings.rules.rules)} rules, {len(box.hooks.hooks)} hooks, {len(servers)} MCP servers"
     chat.say(f"  the settings were read again: {counts}")
     for problem in (*settings.warnings, *box.hook_problems):
-        chat.say(f"  {problem}", "yellow")
+        chat.say(f"  {problem}")
