@@ -35,7 +35,7 @@ def test_an_answer_that_is_none_is_asked_for_again_with_those_there_are(chat):
     screen.type("make it")
     screen.wait_for("[n] no")
     screen.answer("perhaps")
-    screen.wait_for("y, a or n")
+    screen.wait_for("y, a, s, e or n")
     screen.answer("n")
     screen.wait_for("instead?")
     screen.answer("")
