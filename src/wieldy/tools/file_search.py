@@ -98,7 +98,7 @@ async def _swept(ctx: ToolContext, request: FileSearchRequest, max_files: int) -
 
     backend = ctx.workspace.backend
     if (problem := _enabled(ctx.workspace)) is not True:
-        raise ToolFailure(f"{problem}. Use Grep to find the places and Edit to change them.")
+        raise ToolFailure(f"{problem}.", "Use Grep to find the places and Edit to change them.")
     await in_thread(_refuse, request, ctx.workspace)
     hidden = hidden_test(ctx.judge)
     # On a backend, where a file leads is looked up afterwards, in a thread.
