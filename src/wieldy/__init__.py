@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from wieldy.agent.event_stream import EventStream
+    from wieldy.agent.event_stream import EventStream, TypedEventStream
     from wieldy.agent.records import QuestionDeferred
     from wieldy.agent.session import Session
     from wieldy.agent.transcript_store import Store
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from wieldy.workspace_services import HostServices
 
 _MODULE_NAMES: dict[str, str] = {
-    "agent.event_stream": "EventStream",
+    "agent.event_stream": "EventStream TypedEventStream",
     "agent.records": "QuestionDeferred",
     "agent.session": "Session",
     "agent.transcript_store": "Store",
@@ -200,6 +200,7 @@ __all__ = [
     "ToolSucceeded",
     "Toolbox",
     "Turn",
+    "TypedEventStream",
     "Usage",
     "UserAnswer",
     "UserQuestion",

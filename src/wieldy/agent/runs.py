@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
-from wieldy.agent.event_stream import EventStream
+from wieldy.agent.event_stream import EventStream, TypedEventStream
 from wieldy.agent.loop import AgentLoop, RunEnd
 from wieldy.agent.prompts import Prompt, SteeringQueue, prompt_text
 from wieldy.agent.transcript import Transcript
@@ -94,6 +94,11 @@ class SessionRuns:
         """The events of some work, which begins with the iteration."""
         self.require_open()
         return EventStream(self._events(work, stream_deltas), self._abandon)
+
+    def typed_stream(self, work: Work, *, stream_deltas: bool) -> TypedEventStream[Any]:
+        """The events of some work whose answer has a type, which begins with the iteration."""
+        self.require_open()
+        return TypedEventStream(self._events(work, stream_deltas), self._abandon, lambda: self.last_value)
 
     async def finish(self, work: Work) -> RunEnded:
         """Run some work to its end."""

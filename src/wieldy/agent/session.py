@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from wieldy.agent.deferred import Reply, install_deferral
-from wieldy.agent.event_stream import EventStream, final_text
+from wieldy.agent.event_stream import EventStream, TypedEventStream, final_text, require_answer
 from wieldy.agent.loop import AgentLoop, RequestOptions, RunLimits
 from wieldy.agent.models import SessionModels
 from wieldy.agent.prompts import Prompt, initial_history
@@ -19,7 +19,7 @@ from wieldy.agent.session_state import SessionState
 from wieldy.agent.store import check_session_ids, require_new
 from wieldy.agent.system_prompt import ROLE, instruction_scope
 from wieldy.agent.transcript_store import EarlierSession, Store, open_transcript
-from wieldy.agent.typed_answers import send_prompt
+from wieldy.agent.typed_answers import AnswerType, send_prompt
 from wieldy.approval import Ask
 from wieldy.core.backend import Backend
 from wieldy.core.call import ToolCall
@@ -173,17 +173,36 @@ class Session(SessionState):
         With `returns` the answer has a type: a dataclass, TypedDict, msgspec.Struct or pydantic model, or a JSON Schema for plain
         JSON. An answer that does not fit goes back to the model with the problems, a few times.
         """
-        text = final_text(await self._runs.finish(send_prompt(prompt, returns)))
-        return text if returns is None else self._runs.last_value
+        ended = await self._runs.finish(send_prompt(prompt, returns))
+        if returns is None:
+            return final_text(ended)
+        require_answer(ended)
+        return self._runs.last_value
 
-    def answer(self, replies: Mapping[str, Reply], *, stream_deltas: bool = True) -> EventStream:
+    @overload
+    def answer(self, replies: Mapping[str, Reply], *, stream_deltas: bool = True) -> EventStream: ...
+    @overload
+    def answer(
+        self, replies: Mapping[str, Reply], *, returns: type[T], stream_deltas: bool = True
+    ) -> TypedEventStream[T]: ...
+    @overload
+    def answer(
+        self, replies: Mapping[str, Reply], *, returns: Mapping[str, Any], stream_deltas: bool = True
+    ) -> TypedEventStream[Any]: ...
+
+    def answer(
+        self, replies: Mapping[str, Reply], *, returns: Any = None, stream_deltas: bool = True
+    ) -> EventStream | TypedEventStream[Any]:
         """Answer pending questions by their ids and go on: await it for the last text, or iterate over it for the events.
 
+        With `returns`, as it was given to `ask`, the answer has a type and is checked.
         A reply is True, False, words for the model (a no), or an `Answer`. Questions of AskUser are answered with text, a list,
         or a dict by question. Questions that are not answered stay pending.
         """
         work = self._deferred.resume_with(replies, lambda: self.conversation, self._go_on)
-        return self._runs.stream(work, stream_deltas=stream_deltas)
+        if returns is None:
+            return self._runs.stream(work, stream_deltas=stream_deltas)
+        return self._runs.typed_stream(AnswerType(returns).check(work), stream_deltas=stream_deltas)
 
     async def delegate(self, agent_type: str, prompt: str) -> str:
         """Have a subagent do a task beside the conversation; returns its report. Raises `SessionError` where it fails.

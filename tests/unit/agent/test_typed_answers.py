@@ -144,3 +144,27 @@ async def test_a_null_is_an_answer_where_the_schema_allows_it(make_session):
     async with make_session(says("null")) as session:
         answer: Any = await session.ask("anything?", returns={"type": ["object", "null"]})
     assert answer is None
+
+
+async def test_an_answer_that_has_to_wait_for_a_question_is_checked_when_it_comes(make_session):
+    call = {"call": "asks", "input": {"word": "x"}, "id": "a"}
+    async with make_session(Script([[call]]), ask="defer") as session:
+        with pytest.raises(SessionError, match=r"there is no answer yet: see session\.pending"):
+            await session.ask("plan it", returns=Plan)
+        assert [question.id for question in session.pending] == ["a"]
+    model = says('{"goal": 3}', GOOD)
+    async with make_session(model, resume=session.id, ask="defer") as resumed:
+        plan = await resumed.answer({"a": True}, returns=Plan)
+        assert plan == Plan("tea", [Step("boil")])
+    assert "does not fit" in str(model.requests[1].messages[-1].content)
+
+
+async def test_the_events_of_an_answer_with_a_type_end_with_its_data(make_session):
+    call = {"call": "asks", "input": {"word": "x"}, "id": "a"}
+    async with make_session(Script([[call], [{"text": '{"goal": "tea"}'}]]), ask="defer") as session:
+        await session.ask("go")
+        events = [event async for event in session.answer({"a": True}, returns=SCHEMA)]
+        assert isinstance(events[-1], RunEnded)
+        assert events[-1].data == {"goal": "tea"}
+        with pytest.raises(TypeError, match="`returns` is a dataclass"):
+            session.answer({}, returns=int)
