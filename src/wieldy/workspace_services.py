@@ -15,6 +15,7 @@ from wieldy.core.user_questions import QuestionHandler, UserQuestions
 from wieldy.core.workspace import Workspace
 
 if TYPE_CHECKING:
+    from wieldy.backends.local import LocalBackend
     from wieldy.browser.session import BrowserSession
     from wieldy.core.provider import CompletionFunction
     from wieldy.files.editing.read_state import ReadState
@@ -188,6 +189,12 @@ class WorkspaceServices:
         from wieldy.shell.running.background import BackgroundShells
 
         return BackgroundShells(self._workspace, self.shells)
+
+    @shared
+    def local_backend(self) -> LocalBackend:
+        from wieldy.backends.local import LocalBackend
+
+        return LocalBackend()
 
     @shared_root
     def sandbox(self) -> Sandbox:

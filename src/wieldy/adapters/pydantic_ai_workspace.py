@@ -1,34 +1,58 @@
 """pydantic-ai: a toolbox as the workspace backend of an agent, so that other people's tools work under its rules.
 
 Every operation is judged like the tool that does the same: reads as Read, listings as LS, writes as Write, the rest as Bash.
-What commands, writes and removals change can be undone.
+Files are replaced atomically, by the same path as those that tools edit. What commands, writes and removals change can be
+undone. With a toolbox on a backend, everything is done there, and undo covers what is written.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
-from pydantic_ai.workspaces import CommandResult, FileEntry, LocalWorkspaceBackend, WorkspaceError
+from pydantic_ai.workspaces import (
+    CommandResult,
+    FileEntry,
+    LocalWorkspaceBackend,
+    WorkspaceError,
+    WorkspaceOutputLimitError,
+    WorkspaceTimeoutError,
+    WorkspaceUnavailableError,
+)
 
 from wieldy.approval import NoApprover
+from wieldy.core.backend import Backend, FileInfo, run_on
 from wieldy.core.call import ToolCall
 from wieldy.core.decision import Question
 from wieldy.core.effects import Writes, is_lasting
 from wieldy.core.errors import Refusal
+from wieldy.core.threads import in_thread
 from wieldy.engine.pipeline import bind, decide, lookup, normalize, resolve_remote
-from wieldy.files.journal.command_snapshots import CommandSnapshot
+from wieldy.files.apply_edit import FileRequest, write_files
+from wieldy.files.journal.command_snapshots import CommandSnapshot, record_unwatched
+from wieldy.files.journal.entries import ChangeOrigin, Uncovered
+from wieldy.files.writing.errors import WriteError
+from wieldy.search.process import run_process
 
 if TYPE_CHECKING:
     from wieldy.core.call import PlannedCall
     from wieldy.toolbox import Toolbox
 
+T = TypeVar("T")
+
 SHELL = "/bin/sh"
+MAX_OUTPUT_BYTES = 10 << 20
+PREVIEW_CHARS = 64 << 10
+REMOVE_SECONDS = 600.0
+NO_TIMEOUT = 86_400.0
 
 
 class WorkspacePermissionError(WorkspaceError, PermissionError):
@@ -46,47 +70,124 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
         super().__init__(box.workspace.root, env=env)
         self.box = box
         self._numbers = count(1)
+        self._given_env = dict(env or {})
+
+    @property
+    def _place(self) -> Backend:
+        """The files and processes of the toolbox: those of its backend, or of this machine."""
+        workspace = self.box.workspace
+        return workspace.backend or workspace.services.local_backend
+
+    def _ensure_alive(self) -> Path:
+        if self.box.workspace.backend is None:
+            folder: Path = super()._ensure_alive()
+            return folder
+        root = self.box.workspace.root
+        if not self.box.workspace.files.is_folder(root):
+            raise WorkspaceUnavailableError(f"the folder {root} of the workspace does not exist on {self._place.id}")
+        return Path(root)
 
     async def read_bytes(self, path: str) -> bytes:
-        await self._permit("Read", file_path=path)
-        data: bytes = await super().read_bytes(path)
-        return data
+        real = await self._permit_path("Read", path)
+        return await self._do(self._place.read, real)
 
     async def stat(self, path: str) -> FileEntry:
-        await self._permit("Read", file_path=path)
-        return await super().stat(path)
+        await self._permit_path("Read", path)
+        return _file_entry(path, await self._do(self._place.stat, path))
 
     async def exists(self, path: str) -> bool:
-        await self._permit("Read", file_path=path)
-        is_there: bool = await super().exists(path)
-        return is_there
+        await self._permit_path("Read", path)
+        try:
+            await self._do(self._place.stat, path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     async def realpath(self, path: str) -> str:
-        await self._permit("Read", file_path=path)
-        resolved: str = await super().realpath(path)
-        return resolved
+        await self._permit_path("Read", path)
+        return await self._do(self._place.realpath, path)
 
     async def list_dir(self, path: str) -> Sequence[FileEntry]:
+        self._path(path)
         await self._permit("LS", path=path)
-        entries: Sequence[FileEntry] = await super().list_dir(path)
-        return entries
+        return await self._do(self._list, path)
 
     async def write_bytes(self, path: str, data: bytes) -> None:
+        """Replace a file atomically, or make it with the folders that it lacks. Recorded, so that it can be undone."""
+        self._path(path)
         plan = await self._permit("Write", file_path=path, content="")
-        async with self._undoable(plan):
-            await super().write_bytes(path, data)
+        journal = self.box.workspace.services.journal
+        await self._do(self._refuse_special, path)
+        real = next(iter(plan.resolved_paths.values()))
+        read = partial(journal.writer.read_target, path, real)
+        request = FileRequest(path, real, read, compute=lambda target: data)
+        origin = ChangeOrigin(journal.session, plan.call.id, "Write")
+        try:
+            await journal.run(write_files, journal, [request], origin)
+        except WriteError as error:
+            raise OSError(error.number or errno.EINVAL, error.message, path) from None
 
     async def make_dir(self, path: str) -> None:
+        self._path(path)
         await self._permit("Bash", command=shlex.join(["mkdir", "-p", "--", path]))
-        await super().make_dir(path)
+        await self._do(self._place.make_folder, path)
 
     async def remove(self, path: str) -> None:
-        root = os.path.realpath(self.box.workspace.root)
-        if not os.path.islink(path) and os.path.commonpath([os.path.realpath(path), root]) == os.path.realpath(path):
-            raise ValueError("cannot remove the workspace root or its ancestor")
+        self._path(path)
+        await self._do(self._refuse_root, path)
         plan = await self._permit("Bash", command=shlex.join(["rm", "-r", "--", path]))
         async with self._undoable(plan):
-            await super().remove(path)
+            await self._do(self._remove, path)
+
+    def _refuse_special(self, path: str) -> None:
+        """Refuse what is no regular file, or is below one."""
+        try:
+            kind = self._place.stat(path).kind
+        except FileNotFoundError:
+            return
+        if kind == "folder":
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if kind != "file":
+            raise OSError(errno.EINVAL, "it is not a regular file", path)
+
+    def _refuse_root(self, path: str) -> None:
+        root = self.box.workspace.root
+        real = self._place.realpath(path)
+        if not self.box.workspace.files.is_link(path) and f"{root}/".startswith(f"{real.rstrip('/')}/"):
+            raise ValueError("cannot remove the workspace root or its ancestor")
+
+    def _remove(self, path: str) -> None:
+        self._place.stat(path, follow=False)
+        env = {"PATH": os.environ.get("PATH", os.defpath)} if self._place.has_host_programs else {}
+        argv = ["rm", "-rf", "--", path]
+        code, _, errors = run_on(self._place, argv, cwd="/", env=env, seconds=REMOVE_SECONDS)
+        if code:
+            raise OSError(errno.EACCES, errors.decode("utf-8", "replace").strip() or "it cannot be removed", path)
+
+    def _list(self, path: str) -> list[FileEntry]:
+        entries = []
+        for entry in sorted(self._place.list_folder(path), key=lambda entry: entry.name):
+            child = os.path.join(path, entry.name)
+            try:
+                entries.append(_file_entry(child, self._place.stat(child)))
+            except OSError:  # a link that leads nowhere
+                entries.append(FileEntry(name=entry.name, path=child, is_dir=False, size=None))
+        return entries
+
+    async def _permit_path(self, tool: str, path: str) -> str:
+        """Permit an operation on a file; returns where it leads."""
+        self._path(path)
+        plan = await self._permit(tool, file_path=path)
+        return next(iter(plan.resolved_paths.values()))
+
+    async def _do(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call an operation in a thread. Raises `WorkspaceUnavailableError` where the folder is gone."""
+
+        def call() -> T:
+            self._ensure_alive()
+            return function(*arguments)
+
+        return await in_thread(call)
 
     async def run(
         self,
@@ -102,10 +203,53 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
         variables = "".join(f"{name}={shlex.quote(value)} " for name, value in (env or {}).items())
         plan = await self._permit("Bash", command=variables + text)
         async with self._undoable(plan):
+            if self.box.workspace.backend is not None:
+                return await self._run_remote(command, env, timeout)
             if not self.box.settings.get("sandbox.enabled"):
                 return await super().run(command, shell=shell, env=env, timeout=timeout)
             argv, confined_env = await self._confine(command, env)
             return await super().run(argv, env=confined_env, timeout=timeout)
+
+    async def _run_remote(
+        self, command: str | Sequence[str], env: Mapping[str, str] | None, timeout: float | None
+    ) -> CommandResult:
+        """Run a command on the backend of the toolbox to its end."""
+        if self.box.settings.get("sandbox.enabled"):
+            raise WorkspacePermissionError(f"the settings enable the sandbox, and none works on {self._place.id}")
+        root = str(await self._get_working_dir())
+        argv = [SHELL, "-c", command] if isinstance(command, str) else list(command)
+        variables = self._env if self._place.has_host_programs else self._given_env
+        output = bytearray()
+
+        def take(chunk: bytes) -> bool:
+            output.extend(chunk)
+            return len(output) > MAX_OUTPUT_BYTES
+
+        try:
+            result = await run_process(
+                argv,
+                cwd=root,
+                env={**variables, **(env or {})},
+                seconds=NO_TIMEOUT if timeout is None else timeout,
+                consume=take,
+                backend=self._place,
+            )
+        except (FileNotFoundError, PermissionError) as error:
+            missing = isinstance(error, FileNotFoundError)
+            words = "command not found" if missing else "Permission denied"
+            return CommandResult(exit_code=127 if missing else 126, stdout="", stderr=f"{argv[0]}: {words}\n")
+        text = output.decode("utf-8", "replace")
+        if result.timed_out:
+            raise WorkspaceTimeoutError(f"command timed out after {timeout:g}s", stdout=text, stderr=result.stderr)
+        if result.exit_code is None:
+            raise WorkspaceOutputLimitError(
+                "the output exceeded 10 MiB; redirect it to a file and read part of that",
+                limit=MAX_OUTPUT_BYTES,
+                stdout=text[:PREVIEW_CHARS],
+                stderr=result.stderr,
+            )
+        code = result.exit_code
+        return CommandResult(exit_code=128 - code if code < 0 else code, stdout=text, stderr=result.stderr)
 
     async def _confine(
         self, command: str | Sequence[str], env: Mapping[str, str] | None
@@ -144,6 +288,11 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
         if not is_undo_on or not any(map(is_lasting, plan.effects)):
             yield
             return
+        if (backend := box.workspace.backend) is not None:
+            uncovered = Uncovered(box.workspace.root, f"nobody watches what a command changes on {backend.id}", False)
+            await record_unwatched(box.workspace, uncovered, call_id=plan.call.id, tool=plan.tool.name, turn=None)
+            yield
+            return
         is_known = not any(effect.opaque for effect in plan.effects)
         written = tuple(effect.path for effect in plan.effects if isinstance(effect, Writes)) if is_known else None
         snapshot = await CommandSnapshot.take(box.workspace, written, call_id=plan.call.id, tool=plan.tool.name)
@@ -152,3 +301,8 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
         finally:
             with anyio.CancelScope(shield=True):
                 await snapshot.record_changes()
+
+
+def _file_entry(path: str, info: FileInfo) -> FileEntry:
+    is_dir = info.kind == "folder"
+    return FileEntry(name=os.path.basename(path), path=path, is_dir=is_dir, size=None if is_dir else info.size)

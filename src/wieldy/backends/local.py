@@ -18,6 +18,7 @@ from typing import Self
 from wieldy.core.backend import FileInfo, FileKind, FolderEntry
 from wieldy.core.errors import StaleFileError
 from wieldy.core.realpath import open_resolved, open_resolved_folder, realpath
+from wieldy.core.threads import in_thread
 from wieldy.files.writing.commit import commit_writes
 from wieldy.files.writing.errors import WriteError
 from wieldy.files.writing.target import Target, plan_write, resolve_target, with_content
@@ -133,6 +134,10 @@ class LocalBackend:
         with self._lock:
             self._processes = [*(each for each in self._processes if each.is_running), process]
         return process
+
+    async def aclose(self) -> None:
+        """The same for programs with an event loop."""
+        await in_thread(self.close)
 
     def __enter__(self) -> Self:
         return self

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.needs import import_or_skip
+from tests.needs import import_or_skip, skip_untested
 
-from wieldy import Toolbox
+from wieldy import OverlayBackend, Toolbox
+from wieldy.backends.overlay import overlay_problem
 
 import_or_skip("pydantic_ai.workspaces.conformance")
-from pydantic_ai.workspaces import Workspace
+from pydantic_ai.workspaces import Workspace, WorkspaceTimeoutError
 from pydantic_ai.workspaces.conformance import WorkspaceBackendSuite
 
 from wieldy.adapters.pydantic_ai_workspace import WorkspacePermissionError
@@ -111,4 +112,39 @@ async def test_writes_removals_and_commands_can_be_undone(project):
         for _ in range(3):
             await box.undo()
     assert (project / "a.txt").read_text() == "alpha\n"
+    assert sorted(os.listdir(project)) == ["a.txt", "secret.txt"]
+
+
+@pytest.mark.asyncio
+async def test_a_write_replaces_the_file_and_never_shows_half_of_it(project):
+    (project / "a.txt").chmod(0o640)
+    async with Toolbox(project, settings={}, mode="bypassPermissions") as box:
+        workspace = Workspace(box.as_pydantic_ai_workspace())
+        with open(project / "a.txt", "rb") as old:
+            await workspace.write_bytes("a.txt", b"new content\n")
+            assert old.read() == b"alpha\n"  # whoever has it open still sees the old one, whole
+    assert (project / "a.txt").read_bytes() == b"new content\n"
+    assert (project / "a.txt").stat().st_mode & 0o777 == 0o640
+    assert sorted(os.listdir(project)) == ["a.txt", "secret.txt"]
+
+
+@pytest.mark.asyncio
+async def test_a_toolbox_on_a_backend_is_a_workspace_there(project):
+    if (problem := overlay_problem()) is not None:
+        skip_untested(f"the overlay backend: {problem}")
+    with OverlayBackend(project) as overlay:
+        async with Toolbox(project, settings={}, mode="bypassPermissions", backend=overlay) as box:
+            workspace = Workspace(box.as_pydantic_ai_workspace())
+            await workspace.write_bytes("new/b.txt", b"beta")
+            await workspace.make_dir("folder")
+            await workspace.remove("secret.txt")
+            result = await workspace.run("cat new/b.txt; ls; exit 3", shell=True)
+            assert (result.exit_code, result.stdout) == (3, "betaa.txt\nfolder\nnew\n")
+            assert (await workspace.run(["no-such-program"])).exit_code == 127
+            with pytest.raises(WorkspaceTimeoutError):
+                await workspace.run("sleep 600", shell=True, timeout=0.2)
+            assert [entry.name for entry in await workspace.list_dir(".")] == ["a.txt", "folder", "new"]
+            assert not await workspace.exists("secret.txt")
+            await box.undo()
+            assert not await workspace.exists("new")
     assert sorted(os.listdir(project)) == ["a.txt", "secret.txt"]
