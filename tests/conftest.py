@@ -14,7 +14,7 @@ import pytest
 from tests.needs import MARK
 
 # Tests time nothing: a busy machine is no failure.
-hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("untimed")
 
 # The language of the locale decides between encodings that fit: the same one on every machine.

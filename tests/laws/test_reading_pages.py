@@ -13,7 +13,9 @@ from wieldy.files.detection import Encoding
 from wieldy.files.reading.opening import HEAD, OpenFile
 from wieldy.files.reading.pages import MAX_LINE_CHARS, LineEndings, Page, count_breaks, normalize_breaks, read_page
 
-LAW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+LAW = settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 scraps = st.sampled_from(
     ["", "a", "\t x", "é", "漢字", "🙂", "\x0b\x0c", "\u2028", "\x85", "y" * 50, "w" * (MAX_LINE_CHARS + 7)]

@@ -52,7 +52,9 @@ WRAPPERS = st.sampled_from(
 )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     commands=st.lists(st.builds(lambda wrapper, wait: wrapper.format(wait), WRAPPERS, WAITS), min_size=4, max_size=4),
     delay=st.floats(0.0, 0.15),

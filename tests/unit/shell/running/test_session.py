@@ -119,7 +119,9 @@ async def test_every_ascii_character_reaches_the_program_unchanged(workspace):
 
 
 @given(st.lists(st.text(string.punctuation + " abc", max_size=12), min_size=1, max_size=4))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_any_quoting_of_punctuation_reads_as_in_bash(tmp_path, words):
     command = "printf '%s\\n' " + " ".join(map(shlex.quote, words)) + ' "${#}"'
     workspace = open_workspace(tmp_path, session_dir=tmp_path / "session")
