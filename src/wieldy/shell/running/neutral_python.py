@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from wieldy.core.errors import ToolFailure
 from wieldy.shell.running.launch import STARTUP_FILE_VARIABLES
 
-_PROGRAM = re.compile(r"python3\.(\d+)")
+_PROGRAM = re.compile(r"python3\.(\d+)t?")  # `t`: without the global interpreter lock
 _FIRST_SAFE = 11  # PYTHONSAFEPATH is read from Python 3.11 on
 
 
