@@ -196,6 +196,7 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
         if name.startswith(MCP_PREFIX):
             await self._servers.wait_for_tool(name)  # called by a program: the tool will come
         self._live.follow_settings()
+        await self._find_offered(name)
         return await handle(self._call((name, fields if input is None else input)), self.services)
 
     async def call_many(self, calls: Iterable[CallLike]) -> list[ToolResult]:
@@ -226,6 +227,7 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
         """
         self._require_open()
         self._live.follow_settings()
+        await self._find_offered(name)
         call = self._call((name, fields if input is None else input))
         plan, opinions = await plan_and_check(call, self.services)
         opinions = (*opinions, *await self.analysis_opinions(plan))
@@ -236,6 +238,12 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
         from wieldy.permissions.advisers import analysis_opinions
 
         return await analysis_opinions(self.services.advisers, plan)
+
+    async def _find_offered(self, name: str) -> None:
+        """Find out which tools can be offered, for what is said about one that does not exist."""
+        toolset = self.workspace.services.toolset
+        if name not in self.catalog and not toolset.sent and not toolset.deferred:
+            await toolset.offering()
 
     def _call(self, call: CallLike) -> ToolCall:
         return as_tool_call(call, self._new_call_id)

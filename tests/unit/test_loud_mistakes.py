@@ -15,6 +15,7 @@ from wieldy import (
     Anthropic,
     OpenAIChat,
     OpenAIResponses,
+    Refusal,
     Script,
     Session,
     SessionError,
@@ -329,3 +330,19 @@ async def test_serving_a_toolbox_instead_of_a_function_that_makes_one_is_an_erro
     box: Any = Toolbox(tmp_path, settings={})
     with pytest.raises(TypeError, match="takes a function that makes a toolbox"):
         await serve_mcp(box, http=0)
+
+
+@pytest.mark.asyncio
+async def test_a_program_that_misspells_a_tool_is_told_only_those_that_can_be_called(tmp_path):
+    for use in ("call", "explain"):
+        async with Toolbox(tmp_path, settings={}) as box:
+            if use == "call":
+                text = (await box.call("Raed", file_path="a")).text
+            else:
+                with pytest.raises(Refusal) as refusal:
+                    await box.explain("Raed", file_path="a")
+                text = str(refusal.value)
+            assert "Did you mean `Read`?" in text
+            offered = text.partition("Available tools: ")[2].strip(" .").split(", ")
+            assert set(offered) <= {each.tool.name for each in await box.offer() if each.offered}
+            assert "Agent" not in offered  # there is no model
