@@ -52,6 +52,8 @@ OTHER_DRIVER_SECONDS = 60.0
 RETRY_SECONDS = (1.0, 3.0, 10.0, 30.0)
 CLOSE_SECONDS = 30.0
 THREADS = 16
+NOT_UPLOADED = frozenset({RESULT_NAME, "owner"})
+"""What only the machine of an attempt needs: the result for a driver that died, and the lock of the session."""
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "r2"})
 """File systems without folders, in which creating a folder may create a bucket."""
 
@@ -134,7 +136,7 @@ class Bucket:
     def upload(self, folder: Path, prefix: str) -> None:
         """Upload the files of a folder, those of its subfolders too."""
         for file in sorted(folder.rglob("*")):
-            if file.is_file() and file.name != RESULT_NAME:
+            if file.is_file() and file.name not in NOT_UPLOADED:
                 path = f"{self._base}/{prefix}/{file.relative_to(folder).as_posix()}"
                 self._call(partial(self._create, path, partial(self._fs.put_file, str(file), path)))
 
