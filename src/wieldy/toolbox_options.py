@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wieldy.core.backend import BACKEND_MEMBERS, Backend
+from wieldy.core.backend import BACKEND_MEMBERS
 from wieldy.core.catalog import Catalog
 from wieldy.core.errors import SettingsError, ToolDefinitionError
 from wieldy.core.option_checks import require_callable, require_count
@@ -26,8 +26,8 @@ def check_toolbox_options(
     backend: Any = None,
 ) -> None:
     """Raise `ValueError` or `TypeError` for an option that cannot be meant."""
-    if backend is not None and not isinstance(backend, Backend):
-        missing = sorted(name for name in BACKEND_MEMBERS if not hasattr(backend, name))
+    missing = [] if backend is None else sorted(name for name in BACKEND_MEMBERS if not hasattr(backend, name))
+    if missing:
         raise TypeError(f"`backend` must have all of `wieldy.Backend`: {backend!r:.100} lacks {', '.join(missing)}")
     if backend is not None and not backend.has_host_programs:
         if not os.path.isabs(root):

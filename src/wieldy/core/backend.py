@@ -10,7 +10,7 @@ import os
 import select
 import time
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -63,7 +63,6 @@ class BackendProcess(Protocol):
         """End it and everything that it has started, and return when that is done."""
 
 
-@runtime_checkable
 class Backend(Protocol):
     """Where tools work: `Toolbox(root, backend=…)`, with `root` an absolute path there. Whoever makes it closes it.
 
