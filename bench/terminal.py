@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -31,14 +32,22 @@ READY = b"\x1b[?2004h"
 class Terminal:
     """Our program on a pseudo-terminal of 80 columns."""
 
-    def __init__(self, folder: Path, script: dict[str, object]) -> None:
+    def __init__(self, folder: Path, script: dict[str, object], **env: str) -> None:
         (folder / "script.json").write_text(json.dumps(script))
+        (folder / "home").mkdir(exist_ok=True)
+        (folder / "home" / "settings.json").write_text('{"sandbox": {"autoAllow": false}}')  # it is not offered
         self._master, child = pty.openpty()
         ioctl(self._master, termios.TIOCSWINSZ, pack("HHHH", 24, 80, 0, 0))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "wieldy", "--model", f"script:{folder / 'script.json'}"],
             cwd=folder,
-            env={**os.environ, "WIELDY_HOME": str(folder / "home"), "HOME": str(folder), "TERM": "xterm-256color"},
+            env={
+                **os.environ,
+                "WIELDY_HOME": str(folder / "home"),
+                "HOME": str(folder),
+                "TERM": "xterm-256color",
+                **env,
+            },
             stdin=child,
             stdout=child,
             stderr=child,
@@ -79,6 +88,7 @@ def claims() -> Iterator[Claim]:
         yield from bytes_per_key(folder)
         yield echo(folder)
         yield stop(folder)
+        yield slowest_callback(folder)
 
 
 def prompt_ready(folder: Path) -> Claim:
@@ -196,3 +206,26 @@ def stop(folder: Path) -> Claim:
         finally:
             terminal.close()
     return Claim("Esc ends the run", min(times) * 1e3, 200, " ms")
+
+
+def slowest_callback(folder: Path) -> Claim:
+    """The longest time that asyncio's debug mode reports for a callback, in a session with an answer, reads and a command."""
+    (folder / "a.py").write_text("x = 1\n")
+    calls = [
+        {"call": "Read", "input": {"file_path": "a.py"}},
+        {"call": "Grep", "input": {"pattern": "x"}},
+        {"call": "Bash", "input": {"command": "ls -l"}},
+    ]
+    turns = [[{"text": PARAGRAPH * 50}, *calls], [{"text": "The end."}]]
+    terminal = Terminal(folder, {"turns": turns}, PYTHONASYNCIODEBUG="1")
+    try:
+        output = terminal.read_until(READY)
+        terminal.press("go")
+        time.sleep(0.3)
+        terminal.press("\r")
+        output += terminal.read_until(b"The end.") + terminal.drain(1.0)
+    finally:
+        terminal.close()
+    reported = re.findall(rb"took ([0-9.]+) seconds", output)
+    slowest = max((float(seconds) for seconds in reported), default=0.0)
+    return Claim("the slowest callback that asyncio's debug mode reports (above 100 ms)", slowest * 1e3, 100, " ms")

@@ -209,7 +209,8 @@ class InlineSession:
 
     async def choose(self, title: str, lines: Sequence[str], options: Sequence[str]) -> int | None:
         choices = [Choice(to_line(option, 300), number) for number, option in enumerate(options)]
-        reply = await self._ask(Inquiry(title, [[TextSpan(to_line(line))] for line in lines], choices))
+        body = [[TextSpan(to_line(line))] for line in lines]
+        reply = await self._ask(Inquiry(title, body, choices, stops_run=False))
         return None if reply is None else int(reply[0].value)
 
     async def page(self, text: str) -> None:

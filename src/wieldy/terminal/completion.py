@@ -79,8 +79,15 @@ def rank(query: str, paths: Sequence[str]) -> list[str]:
     def coarse(path: str) -> tuple[int, int, str]:
         name = path.rstrip("/").rpartition("/")[2].lower()
         lower = path.lower()
-        grade = 0 if wanted in (name, lower) else 1 if name.startswith(wanted) else 2 if wanted in name else 3
-        return (grade if grade < 3 or wanted in lower else 4, len(path), path)
+        if wanted in (name, lower):
+            grade = 0
+        elif name.startswith(wanted):
+            grade = 1
+        elif wanted in name:
+            grade = 2
+        else:
+            grade = 3 if wanted in lower else 4 if wanted in lower.replace("/", "") else 5
+        return (grade, len(path), path)
 
     best = sorted(paths, key=coarse)[:MAX_SCORED]
     return sorted(best, key=lambda path: (coarse(path)[0], -fuzz.partial_ratio(wanted, path.lower()), len(path), path))

@@ -130,7 +130,7 @@ class InputBox:
             self._menu = self._completion_rows(state, width)
         elif not self._completing:
             self._menu = []
-        return self._menu
+        return list(self._menu)
 
     def _completion_rows(self, state: CompletionState, width: int) -> list[Row]:
         current = state.complete_index or 0

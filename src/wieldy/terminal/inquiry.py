@@ -44,15 +44,25 @@ class Choice(Struct, frozen=True):
 
 
 class Inquiry:
-    """A question on the screen. `result` gets the chosen value with the words; None means that the person left it."""
+    """A question on the screen. `result` gets the chosen value with the words; None means that the person left it.
+
+    `stops_run`: to leave it stops the run that asks.
+    """
 
     def __init__(
-        self, title: str, body: Sequence[Sequence[TextSpan]], choices: Sequence[Choice], *, several: bool = False
+        self,
+        title: str,
+        body: Sequence[Sequence[TextSpan]],
+        choices: Sequence[Choice],
+        *,
+        several: bool = False,
+        stops_run: bool = True,
     ) -> None:
         self.title = title
         self.body = body
         self.choices = tuple(choices)
         self.several = several
+        self.stops_run = stops_run
         self.selected = 0
         self.scope = 1
         self.scopes = SCOPES
@@ -209,7 +219,7 @@ class Inquiry:
         if not focused:
             return "Tab to answer · your draft is kept" if draft else "…"
         several = "Space marks · " if self.several else ""
-        return f"{several}↑↓ or a number · Enter · Esc stops"
+        return f"{several}↑↓ or a number · Enter · Esc {'stops' if self.stops_run else 'leaves'}"
 
 
 def merge_rows(rows: Sequence[Row]) -> Row:

@@ -23,9 +23,12 @@ def preload() -> None:
     from wieldy.schema.check import SchemaValidator
     from wieldy.shell.policy.analysis import classify
     from wieldy.terminal.markdown import render_markdown
+    from wieldy.tools import builtin_loaders
 
     render_markdown("text", 80)
     classify("true")
     SchemaValidator({}).problems({})
+    for load in builtin_loaders().values():
+        load()
     for name in _MODULES:
         import_module(name)

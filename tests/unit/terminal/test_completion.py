@@ -78,6 +78,11 @@ def test_the_name_counts_more_than_the_folder() -> None:
     assert rank("test", paths)[:2] == ["src/test.py", "src/latest.py"]
 
 
+def test_letters_that_only_slashes_part_count_more_than_scattered_ones() -> None:
+    paths = ["pkg7/mod707/f.py", "pkg77/mod77/file.py"]
+    assert rank("mod77f", paths)[0] == "pkg77/mod77/file.py"
+
+
 def test_commands_and_their_arguments_are_completed() -> None:
     chat: Any = SimpleNamespace(named_prompts={"git:push": "Push it"})
     completer = CommandCompleter(chat)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from prompt_toolkit.buffer import CompletionState
+from prompt_toolkit.completion import Completion
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
@@ -80,3 +82,13 @@ def test_a_draft_longer_than_the_screen_shows_the_rows_around_the_caret() -> Non
     rows, caret = box.rows(40, 5)
     assert row_text(rows[0]) == "› row 0"
     assert caret == (0, 2)
+
+
+def test_the_rows_of_the_menu_belong_to_the_caller() -> None:
+    box = InputBox(None, None)
+    box.buffer.insert_text("/he", fire_event=False)
+    box.buffer.complete_state = CompletionState(box.buffer.document, [Completion("/help", -3)])
+    box.menu_rows(80).append(())
+    box.buffer.insert_text("l", fire_event=False)  # its completions are being looked for: the last menu stays
+    assert box.menu_rows(80) == box.menu_rows(80)
+    assert len(box.menu_rows(80)) == 1
