@@ -1,9 +1,10 @@
-"""For random trees and random commands: undo restores every byte of what is not named as uncovered."""
+"""For random trees and random commands: undo restores every file, symlink, folder and permission that is not named."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import subprocess
 import tempfile
 from pathlib import Path
@@ -23,6 +24,8 @@ CONTENTS = st.sampled_from([b"", b"one\n", b"two\ntwo\n", b"\0\xff", b"forty-one
 TREES = st.dictionaries(st.sampled_from([name for name in NAMES if name != "d"]), CONTENTS, max_size=8)
 
 NAME = st.sampled_from(NAMES).map(lambda name: f"'{name}'")
+# Where symlinks lead: to a file, a folder, nowhere, round in a circle, out of the project.
+TARGET = st.sampled_from(["a", "d", "nowhere/at/all", "loop", "../outside", "$PWD/../outside"])
 COMMANDS = st.one_of(
     st.builds("mkdir -p $(dirname {0}) && printf 'new %s' {1} > {0}".format, NAME, NAME),
     st.builds("printf more >> {}".format, NAME),
@@ -31,7 +34,13 @@ COMMANDS = st.one_of(
     st.builds("mv {} {}".format, NAME, NAME),
     st.builds("cp -r {} {}".format, NAME, NAME),
     st.builds("ln -sf {} {}".format, NAME, NAME),
-    st.builds("chmod 600 {}".format, NAME),
+    st.builds("rm -rf {1}; ln -sfn {0} {1}".format, TARGET, NAME),
+    st.builds("ln -sfn {} {}".format, TARGET, NAME),
+    st.builds("chmod {} {}".format, st.sampled_from(["600", "755", "4755", "u-w", "0"]), NAME),
+    st.builds("mkdir -p {}".format, NAME),
+    st.builds("rm -f {0}; mkdir -p {0}; printf inner > {0}/inner".format, NAME),
+    st.builds("rmdir {}".format, NAME),
+    st.builds("mkdir -m 700 {}".format, NAME),
     st.builds("touch {}".format, NAME),
     st.builds("sed -i s/one/two/ {}".format, NAME),
     st.builds("truncate -s 1 {}".format, NAME),
@@ -57,16 +66,26 @@ def open_project(folder: str) -> Workspace:
     return workspace
 
 
-def contents(root: str) -> dict[str, bytes]:
-    """The regular files, by path; those in `.git` and in links do not count."""
-    found = {}
+def state_of(root: str) -> dict[str, object]:
+    """What is at each path: content and permissions of files, targets of symlinks, permissions of folders."""
+    found: dict[str, object] = {}
     for folder, subfolders, names in os.walk(root):
         subfolders[:] = [name for name in subfolders if name != ".git"]
-        for name in names:
+        for name in (*subfolders, *names):
             path = os.path.join(folder, name)
-            if os.path.isfile(path) and not os.path.islink(path):
-                found[path] = Path(path).read_bytes()
+            mode = stat.S_IMODE(os.lstat(path).st_mode)
+            if os.path.islink(path):
+                found[path] = os.readlink(path)
+            elif os.path.isdir(path):
+                found[path] = mode
+            else:
+                found[path] = (mode, Path(path).read_bytes())
     return found
+
+
+def ignore_rules(state: dict[str, object], root: str) -> object:
+    file = state.get(f"{root}/.gitignore")
+    return file[1] if isinstance(file, tuple) else b""
 
 
 async def run_script(workspace: Workspace, script: str, number: int) -> CommandSnapshot:
@@ -81,9 +100,9 @@ def is_named(path: str, plan: UndoPlan) -> bool:
     return any(path == each.path or path.startswith(each.path.rstrip("/") + "/") for each in plan.uncovered)
 
 
-def was_ignored(path: str, root: str, rules: list[bytes]) -> bool:
-    """Files that an ignore rule hid at any time are not covered, as the documentation says."""
-    return b"build\n" in rules and os.path.relpath(path, root).startswith("build/")
+def was_ignored(path: str, root: str, rules: list[object]) -> bool:
+    """What an ignore rule hid at any time is not covered, as the documentation says."""
+    return b"build\n" in rules and f"{os.path.relpath(path, root)}/".startswith("build/")
 
 
 @given(TREES, st.booleans(), SCRIPTS, st.booleans())
@@ -105,12 +124,15 @@ async def check(folder: str, tree: dict[str, bytes], ignores: bool, scripts: lis
     subprocess.run(["git", "init", "-q"], cwd=root, env=dict(workspace.env), check=True)
     if ignores:
         Path(root, ".gitignore").write_bytes(b"build\n")
-    before = contents(root)
-    rules = [before.get(f"{root}/.gitignore", b"")]
+    outside = f"{folder}/outside"
+    os.mkdir(outside)
+    Path(outside, "precious").write_bytes(b"not the project's")
+    before = state_of(root)
+    rules = [ignore_rules(before, root)]
     for number, script in enumerate(scripts):
         await run_script(workspace, script, number)
-        rules.append(contents(root).get(f"{root}/.gitignore", b""))
-    after = contents(root)
+        rules.append(ignore_rules(state_of(root), root))
+    after, outside_after = state_of(root), state_of(outside)
     entries = journal.store.find("command")
     if not entries:
         assert {path: data for path, data in after.items() if not was_ignored(path, root, rules)} == {
@@ -122,16 +144,17 @@ async def check(folder: str, tree: dict[str, bytes], ignores: bool, scripts: lis
         plan = undo(journal, UndoSelector(everything=True))
     except CannotUndo as refusal:  # a command has closed a folder to its own user
         assert "cannot be read" in str(refusal)
-        assert contents(root) == after
+        assert state_of(root) == after
         await workspace.aclose()
         return
-    restored = contents(root)
+    restored = state_of(root)
     for path in before.keys() | restored.keys():
         if before.get(path) != restored.get(path):
             assert is_named(path, plan) or was_ignored(path, root, rules), f"{path} is neither restored nor named"
     if plan.entry is not None:
         redo(journal)
-        again = contents(root)
+        again = state_of(root)
         for path in after.keys() | again.keys():
             assert after.get(path) == again.get(path) or is_named(path, plan), f"{path} did not come back"
+    assert state_of(outside) == outside_after, "undo must follow no symlink"
     await workspace.aclose()

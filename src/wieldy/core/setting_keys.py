@@ -162,7 +162,8 @@ KEYS: tuple[SettingKey, ...] = (
         "bash.snapshotSeconds",
         "number",
         0.4,
-        "Seconds for each of the two looks at the project around a command. Undo does not cover what they do not reach.",
+        "Seconds for a look at the project around a command, half as much more where one look is enough. "
+        "Undo does not cover what it does not reach.",
     ),
     SettingKey("bash.keepEnv", "strings", [], "Variables that commands get although they look like secrets."),
     SettingKey(

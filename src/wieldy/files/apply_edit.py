@@ -27,7 +27,8 @@ from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
 from wieldy.files.writing.commit import WrittenFile
 from wieldy.files.writing.errors import RollbackError, WriteError
-from wieldy.files.writing.target import FileWrite, Target, in_place
+from wieldy.files.writing.nodes import NodeChange
+from wieldy.files.writing.target import FileWrite, Target, in_place, is_at_or_below
 from wieldy.files.writing.writers import LocalWriter
 
 P = ParamSpec("P")
@@ -177,6 +178,7 @@ class FileRequest(Struct, frozen=True):
 
     `real_path` is where the permission check saw `path` lead. `mode` is for a new file, `emptied_folders` go with a
     deleted one if nothing else is in them. With `keep_links` a file that has other names (hard links) stays one file.
+    `is_cleared` says that what is in its way now, a symlink for instance, will be gone when it is written.
     """
 
     path: str
@@ -186,6 +188,7 @@ class FileRequest(Struct, frozen=True):
     mode: int | None = None
     emptied_folders: tuple[str, ...] = ()
     keep_links: bool = True
+    is_cleared: bool = False
 
 
 class WriteResult(Struct, frozen=True):
@@ -201,21 +204,28 @@ def write_changes(
     changes: Sequence[FileChange],
     origin: ChangeOrigin,
     emptied_folders: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    nodes: Sequence[NodeChange] = (),
 ) -> WriteResult:
-    """Write changes, all or none, if every file still has the content it had before."""
+    """Write changes, all or none, if every file still has the content it had before.
+
+    `nodes` are symlinks, folders and permissions to change with them.
+    """
+    made = {change.path for change in nodes if change.makes_folder}
+    cleared = {change.path for change in nodes if change.before is not None and change.before.kind != "file"}
     requests = [
         FileRequest(
             change.path,
             change.real_path,
             read=partial(journal.writer.read_target, change.path, change.real_path),
             compute=partial(_expect_unchanged, change),
+            is_cleared=change.before is None and (change.path in cleared or is_at_or_below(change.path, made)),
             mode=change.mode,
             emptied_folders=emptied_folders.get(change.real_path or "", ()),
             keep_links=change.in_place is not False,
         )
         for change in changes
     ]
-    return write_files(journal, requests, origin)
+    return write_files(journal, requests, origin, nodes)
 
 
 def _expect_unchanged(change: FileChange, target: Target) -> bytes | None:
@@ -228,7 +238,9 @@ def _expect_unchanged(change: FileChange, target: Target) -> bytes | None:
     raise StaleFileError(change.path, "has changed on disk since it was read")
 
 
-def write_files(journal: Journal, requests: Sequence[FileRequest], origin: ChangeOrigin) -> WriteResult:
+def write_files(
+    journal: Journal, requests: Sequence[FileRequest], origin: ChangeOrigin, nodes: Sequence[NodeChange] = ()
+) -> WriteResult:
     """Lock, read, compute, record, write and settle: all files or none.
 
     Raises `StaleFileError` when a file changes meanwhile, `WriteError` when the system does not let it be written.
@@ -239,6 +251,7 @@ def write_files(journal: Journal, requests: Sequence[FileRequest], origin: Chang
         for request in requests
         for name in writer.lock_names_at(request.real_path or writer.files.realpath(request.path))
     }
+    lock_names.update(change.path for change in nodes)
     recoveries = 0
     while True:
         with journal.hold_locks(lock_names, requests[0].path if requests else ""):
@@ -246,7 +259,7 @@ def write_files(journal: Journal, requests: Sequence[FileRequest], origin: Chang
             targets = [] if has_pending else [_read(writer, request) for request in requests]
             needed = {name for target in targets for name in target.lock_names}
             if not has_pending and lock_names.issuperset(needed):
-                return _write_locked(journal, requests, targets, origin)
+                return _write_locked(journal, requests, targets, origin, nodes)
         lock_names |= needed
         if has_pending:  # a writer died, or is at work on another file
             recoveries += 1
@@ -254,12 +267,16 @@ def write_files(journal: Journal, requests: Sequence[FileRequest], origin: Chang
 
 
 def _write_locked(
-    journal: Journal, requests: Sequence[FileRequest], targets: Sequence[Target], origin: ChangeOrigin
+    journal: Journal,
+    requests: Sequence[FileRequest],
+    targets: Sequence[Target],
+    origin: ChangeOrigin,
+    nodes: Sequence[NodeChange],
 ) -> WriteResult:
     writes = _plan_writes(journal.writer, requests, targets)
-    if not writes and not origin.reverses:
+    if not writes and not nodes and not origin.reverses:
         return WriteResult(None, tuple(map(_unchanged, targets)))
-    entry_id, written, notes = _record_and_write(journal, writes, origin)
+    entry_id, written, notes = _record_and_write(journal, writes, origin, nodes)
     _remove_emptied_folders(journal, requests)
     by_path = {file.path: file for file in written}
     return WriteResult(entry_id, tuple(by_path.get(target.path) or _unchanged(target) for target in targets), notes)
@@ -267,6 +284,8 @@ def _write_locked(
 
 def _read(writer: LocalWriter, request: FileRequest) -> Target:
     """Read a file under its lock, and make sure that its path still leads where it led when the call was judged."""
+    if request.is_cleared and request.real_path is not None:
+        return Target(request.path, request.real_path, None)
     try:
         target = request.read()
         if target.stat is not None and target.path == request.real_path:
@@ -311,12 +330,12 @@ def _plan_writes(writer: LocalWriter, requests: Sequence[FileRequest], targets: 
 
 
 def _record_and_write(
-    journal: Journal, writes: Sequence[FileWrite], origin: ChangeOrigin
+    journal: Journal, writes: Sequence[FileWrite], origin: ChangeOrigin, nodes: Sequence[NodeChange] = ()
 ) -> tuple[int | None, tuple[WrittenFile, ...], tuple[str, ...]]:
     """Record the writes, carry them out, and record how that ended."""
-    entry_id, notes = journal.begin(writes, origin)
+    entry_id, notes = journal.begin(writes, origin, nodes)
     try:
-        written = journal.writer.commit_writes(writes, journal.workspace.roots)
+        written = journal.writer.commit_tree(writes, nodes, journal.workspace.roots)
     except RollbackError:
         raise  # the entry stays pending for recovery, as it does after any other exception than the next two
     except StaleFileError:
@@ -327,7 +346,7 @@ def _record_and_write(
         retried = _without_replacing_mount_point(writes, error)
         if retried is None:
             raise
-        return _record_and_write(journal, retried, origin)
+        return _record_and_write(journal, retried, origin, nodes)
     journal.settle(entry_id, "done")
     return entry_id, written, notes
 

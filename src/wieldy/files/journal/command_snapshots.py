@@ -101,7 +101,14 @@ class CommandSnapshot:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else error
             self.problem = f"undo does not cover this command: {reason}"
             return
-        self.changed_paths = tuple(change.path for change in changes.changes)
+        self.changed_paths = tuple(
+            dict.fromkeys(
+                (
+                    *(change.path for change in changes.changes),
+                    *(node.path for node in changes.nodes if not node.is_folder),
+                )
+            )
+        )
         self.uncovered = changes.uncovered
         if self.uncovered:
             summary = summarize_uncovered(self.uncovered, self._workspace.root)
@@ -132,10 +139,10 @@ class CommandSnapshot:
     def _compare_and_record(self, snapshot: TreeSnapshot, also: tuple[Uncovered, ...]) -> TreeChanges:
         changes = self._service.trees.compare(snapshot)
         uncovered = limit_uncovered((*changes.uncovered, *also))
-        self._service.journal.record(changes.changes, replace(self._origin, uncovered=uncovered))
+        self._service.journal.record(changes.changes, replace(self._origin, uncovered=uncovered), changes.nodes)
         if self._record is not None:
             self._service.running.end(self._record)
-        return TreeChanges(changes.changes, uncovered)
+        return TreeChanges(changes.changes, uncovered, changes.nodes)
 
 
 async def record_unwatched(

@@ -106,6 +106,20 @@ MIGRATIONS = (
     ALTER TABLE contents ADD COLUMN compressed INTEGER NOT NULL DEFAULT 1;  -- 0: data is the content itself
     CREATE INDEX uncompressed_contents ON contents (hash) WHERE NOT compressed;
     """,
+    """
+    CREATE TABLE entry_nodes (  -- symlinks, folders and permissions; kind is file, symlink or folder, or NULL for none of these
+        entry_id INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
+        position INTEGER NOT NULL,
+        path TEXT NOT NULL,
+        before_kind TEXT,
+        before_mode INTEGER,
+        before_target TEXT,
+        after_kind TEXT,
+        after_mode INTEGER,
+        after_target TEXT,
+        PRIMARY KEY (entry_id, position)
+    ) WITHOUT ROWID;
+    """,
 )
 
 

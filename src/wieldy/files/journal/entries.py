@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from wieldy.files.writing.nodes import NodeChange
 from wieldy.files.writing.target import WriteMethod
 
 # "command" entries hold what a shell command changed, as seen by the snapshots around it.
@@ -71,7 +72,10 @@ class EntryFile(Struct, frozen=True):
 
 
 class JournalEntry(Struct, frozen=True):
-    """The changes of one call. `active` is false once they have been undone. `uncovered` is what undo cannot restore."""
+    """The changes of one call. `active` is false once they have been undone. `uncovered` is what undo cannot restore.
+
+    `nodes` are symlinks, folders and permissions that changed.
+    """
 
     id: int
     kind: EntryKind
@@ -84,11 +88,17 @@ class JournalEntry(Struct, frozen=True):
     reverses: tuple[int, ...] = ()
     uncovered: tuple[Uncovered, ...] = ()
     active: bool = True
+    nodes: tuple[NodeChange, ...] = ()
 
     @property
     def is_known(self) -> bool:
         """Whether any change is known; false for a command that nobody watched."""
-        return not self.uncovered or bool(self.files) or any(each.changed for each in self.uncovered)
+        return not self.uncovered or bool(self.files or self.nodes) or any(each.changed for each in self.uncovered)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of everything that changed."""
+        return tuple(dict.fromkeys((*(file.path for file in self.files), *(node.path for node in self.nodes))))
 
 
 def content_hash(data: bytes) -> str:

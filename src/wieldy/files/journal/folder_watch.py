@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from wieldy.files.writing.target import is_at_or_below
+
 IN_MODIFY = 0x2
 IN_ATTRIB = 0x4
 IN_CLOSE_WRITE = 0x8
@@ -49,14 +51,7 @@ class WatchedChanges(Struct, frozen=True):
 
     def may_differ(self, path: str) -> bool:
         """Whether a folder may not be as it was when the watch began."""
-        if path in self.changed:
-            return True
-        while self.replaced and path not in self.replaced:
-            parent = os.path.dirname(path)
-            if parent == path:
-                return False
-            path = parent
-        return bool(self.replaced)
+        return path in self.changed or (bool(self.replaced) and is_at_or_below(path, self.replaced))
 
 
 class FolderWatch:

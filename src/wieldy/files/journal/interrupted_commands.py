@@ -28,11 +28,25 @@ from wieldy.files.journal.snapshot_types import (
 from wieldy.files.journal.store import JournalStore
 from wieldy.files.journal.tree_manifest import CLOCK_TICK_NS, FileStamp, FolderState, TreeManifest, read_stamp
 from wieldy.files.journal.tree_snapshot import TreeSnapshots
+from wieldy.files.writing.nodes import Node, NodeChange, NodeKind
 
 # How long recovery waits for the guardian, and how long its walk may take.
 GUARDIAN_SECONDS = 5.0
 WALK_SECONDS = 5.0
 POLL_SECONDS = 0.02
+CHANGED_LATER = "it was changed after the process died, or by a command that outlived it"
+
+
+class RecordedPath(msgspec.Struct, frozen=True):
+    """A `WatchedPath`."""
+
+    path: bytes
+    stamp: FileStamp | None
+    source: int | bytes | None
+    kind: NodeKind | None
+    mode: int
+    target: bytes
+    missing_folders: tuple[bytes, ...]
 
 
 class RunningCommand(msgspec.Struct, frozen=True):
@@ -42,7 +56,7 @@ class RunningCommand(msgspec.Struct, frozen=True):
     started: int
     folders: tuple[bytes, ...]
     manifest: str
-    paths: tuple[tuple[bytes, FileStamp | None, int | bytes | None, bool, tuple[bytes, ...]], ...]
+    paths: tuple[RecordedPath, ...]
     unreached: tuple[bytes, ...]
     unreadable: tuple[bytes, ...]
     ended_file: bytes
@@ -65,10 +79,7 @@ class RunningCommands:
             snapshot.started,
             tuple(map(os.fsencode, snapshot.scope.folders)),
             manifest,
-            tuple(
-                (os.fsencode(path), watched.stamp, watched.source, watched.is_other, _encode(watched.missing_folders))
-                for path, watched in snapshot.paths.items()
-            ),
+            tuple(_recorded(path, watched) for path, watched in snapshot.paths.items()),
             _encode(snapshot.manifest.unreached),
             _encode(snapshot.manifest.unreadable),
             os.fsencode(ended_file),
@@ -140,11 +151,14 @@ def _recover(
     ended = _wait_for_end(os.fsdecode(record.ended_file))
     changes = _find_changes(record, copies, env)
     changes = _only_by_command(changes, ended)
-    if changes.changes or changes.uncovered:
-        store.record(changes.changes, msgspec.structs.replace(origin, uncovered=changes.uncovered))
+    if changes.changes or changes.nodes or changes.uncovered:
+        store.record(changes.changes, msgspec.structs.replace(origin, uncovered=changes.uncovered), changes.nodes)
         from wieldy.search.format import display_path, escape_controls
 
-        names = [escape_controls(display_path(change.path)) for change in changes.changes]
+        paths = dict.fromkeys(each.path for each in changes.changes) | dict.fromkeys(
+            each.path for each in changes.nodes
+        )
+        names = [escape_controls(display_path(path)) for path in paths]
         listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         notify(
             f"{origin.tool} ({origin.call_id}) was interrupted by a crash; undo now covers what it changed: {listed}"
@@ -163,9 +177,10 @@ def _find_changes(record: RunningCommand, copies: FileCopies, env: Mapping[str, 
     manifest.unreached = [os.fsdecode(path) for path in record.unreached]
     manifest.unreadable = [os.fsdecode(path) for path in record.unreadable]
     snapshot = TreeSnapshot(SnapshotScope(tops), manifest)
-    for path, stamp, source, is_other, missing in record.paths:
-        watched = WatchedPath(stamp, source, is_other, tuple(map(os.fsdecode, missing)))
-        snapshot.paths[os.fsdecode(path)] = watched
+    for each in record.paths:
+        node = None if each.kind is None else Node(each.kind, each.mode, os.fsdecode(each.target))
+        watched = WatchedPath(each.stamp, each.source, node, tuple(map(os.fsdecode, each.missing_folders)))
+        snapshot.paths[os.fsdecode(each.path)] = watched
     snapshots = TreeSnapshots(copies.folder.parent, env, SnapshotLimits(seconds=WALK_SECONDS))
     snapshots.contents.copies = copies
     return snapshots.compare(snapshot, keep_rules=False)
@@ -180,9 +195,37 @@ def _only_by_command(changes: TreeChanges, ended: int | None) -> TreeChanges:
         if stamp is None or (ended is not None and stamp.changed <= ended + CLOCK_TICK_NS):
             own.append(change)
         elif change.before is not None or ended is None:
-            reason = "it was changed after the process died, or by a command that outlived it"
-            uncovered.append(Uncovered(change.path, reason, False))
-    return TreeChanges(tuple(own), tuple(uncovered))
+            uncovered.append(Uncovered(change.path, CHANGED_LATER, False))
+    own_nodes: list[NodeChange] = []
+    for node in changes.nodes:
+        changed = _change_time(node.path)
+        if changed is None or (ended is not None and changed <= ended + CLOCK_TICK_NS):
+            own_nodes.append(node)
+        elif node.is_folder and node.after is not None and node.before is None:
+            own_nodes.append(node)  # what has come into it since changed its time; it stays where it is not empty
+        elif node.before is not None or ended is None:
+            uncovered.append(Uncovered(node.path, CHANGED_LATER, False))
+    return TreeChanges(tuple(own), tuple(uncovered), tuple(own_nodes))
+
+
+def _change_time(path: str) -> int | None:
+    try:
+        return os.lstat(path).st_ctime_ns
+    except (OSError, ValueError):
+        return None
+
+
+def _recorded(path: str, watched: WatchedPath) -> RecordedPath:
+    node = watched.node
+    return RecordedPath(
+        os.fsencode(path),
+        watched.stamp,
+        watched.source,
+        None if node is None else node.kind,
+        0 if node is None else node.mode,
+        b"" if node is None else os.fsencode(node.target),
+        _encode(watched.missing_folders),
+    )
 
 
 def _wait_for_end(ended_file: str) -> int | None:

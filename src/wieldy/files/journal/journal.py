@@ -21,6 +21,7 @@ from wieldy.files.journal.retention import Retention, compress_contents
 from wieldy.files.journal.store import JournalStore
 from wieldy.files.writing.disk import LOCAL_DISK, Disk
 from wieldy.files.writing.errors import WriteError, explain_os_error
+from wieldy.files.writing.nodes import NodeChange
 from wieldy.files.writing.target import FileWrite
 from wieldy.files.writing.writers import LocalWriter, RemoteWriter
 
@@ -109,13 +110,15 @@ class Journal:
                 raise self._cannot_record(path, error) from error
             return HeldLocks()
 
-    def begin(self, writes: Sequence[FileWrite], origin: ChangeOrigin) -> tuple[int | None, tuple[str, ...]]:
+    def begin(
+        self, writes: Sequence[FileWrite], origin: ChangeOrigin, nodes: Sequence[NodeChange] = ()
+    ) -> tuple[int | None, tuple[str, ...]]:
         """Record writes before they happen; returns the entry, or None and a note where none could or need be kept."""
         if not self.enabled:
             return None, ()
         path = writes[0].path if writes else "the file"
         try:
-            return self.store.begin(writes, origin), ()
+            return self.store.begin(writes, origin, nodes), ()
         except OSError as error:
             needed = sum(len(content or b"") for write in writes for content in (write.before, write.after))
             problem = self._cannot_record(path, error, needed)
@@ -131,10 +134,14 @@ class Journal:
             with suppress(OSError):
                 self.store.settle(entry_id, state)
 
-    def record(self, changes: Iterable[FileChange], origin: ChangeOrigin) -> int | None:
+    def record(
+        self, changes: Iterable[FileChange], origin: ChangeOrigin, nodes: Sequence[NodeChange] = ()
+    ) -> int | None:
         """Record changes that have already happened, so that they can be undone, and what cannot be undone."""
         changes = [change for change in changes if change.before != change.after]
-        return self.store.record(changes, origin) if self.enabled and (changes or origin.uncovered) else None
+        if not self.enabled or not (changes or nodes or origin.uncovered):
+            return None
+        return self.store.record(changes, origin, nodes)
 
     async def plan_undo(self, selector: UndoSelector | None = None, *, merge: bool = False) -> UndoPlan:
         from wieldy.files.journal.undo import plan_undo

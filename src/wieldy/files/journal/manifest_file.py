@@ -13,7 +13,7 @@ from wieldy.files.journal.file_copies import FileCopies
 from wieldy.files.journal.tree_manifest import STAMP_BYTES, FolderState, Source
 
 PREFIX = "manifest-"
-VERSION = 1
+VERSION = 2
 
 
 class StoredFolder(msgspec.Struct, array_like=True):
@@ -26,10 +26,13 @@ class StoredFolder(msgspec.Struct, array_like=True):
     subfolders: bytes
     ignored: bytes
     fresh: bytes
+    links: list[tuple[bytes, bytes]]
     others: list[tuple[bytes, int]]
     sources: list[int | bytes | None]
     partial: bool
     repository: bytes
+    mode: int
+    owner: int
 
 
 class StoredManifest(msgspec.Struct, array_like=True):
@@ -51,10 +54,13 @@ def save_manifest(folder: Path, name: str, folders: Mapping[str, FolderState]) -
             _join(state.subfolders),
             _join(state.ignored),
             _join(state.fresh),
+            [(os.fsencode(name), os.fsencode(target)) for name, target in state.links],
             [(os.fsencode(name), changed) for name, changed in state.others],
             state.sources,
             state.partial,
             os.fsencode(state.repository),
+            state.mode,
+            state.owner,
         )
         for path, state in folders.items()
     ]
@@ -78,6 +84,8 @@ def read_manifest(path: Path) -> dict[str, FolderState] | None:
         state.stamps, state.partial = one.stamps, one.partial
         state.subfolders = _split(one.subfolders)
         state.ignored, state.fresh = frozenset(_split(one.ignored)), frozenset(_split(one.fresh))
+        state.links = tuple((os.fsdecode(name), os.fsdecode(target)) for name, target in one.links)
+        state.mode, state.owner = one.mode, one.owner
         state.others = tuple((os.fsdecode(name), changed) for name, changed in one.others)
         sources: list[Source] = list(one.sources)
         state.sources = sources

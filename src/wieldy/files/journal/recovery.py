@@ -29,7 +29,7 @@ def _recover(entry: JournalEntry, store: JournalStore, locks: FileLocks, writer:
             return None  # its writer lives, or has just finished
         state: EntryState
         try:
-            finished = writer.recover_writes([store.file_write(file) for file in entry.files])
+            finished = writer.recover_tree([store.file_write(file) for file in entry.files], entry.nodes)
             state, outcome = ("done", "was found complete") if finished else ("rolled_back", "was rolled back")
         except ContentUnavailable:
             state, outcome = "abandoned", "could not be rolled back, its copy is damaged"
@@ -39,13 +39,14 @@ def _recover(entry: JournalEntry, store: JournalStore, locks: FileLocks, writer:
 
 
 def _lock_names(entry: JournalEntry, writer: LocalWriter) -> list[str]:
+    nodes = [node.path for node in entry.nodes]
     try:
-        return [name for file in entry.files for name in writer.resolve_target(file.real_path).lock_names]
+        return nodes + [name for file in entry.files for name in writer.resolve_target(file.real_path).lock_names]
     except (WriteError, OSError):
-        return [file.real_path for file in entry.files]
+        return nodes + [file.real_path for file in entry.files]
 
 
 def _file_names(entry: JournalEntry) -> str:
     from wieldy.search.format import display_path, escape_controls
 
-    return ", ".join(escape_controls(display_path(file.path)) for file in entry.files)
+    return ", ".join(escape_controls(display_path(path)) for path in entry.paths)

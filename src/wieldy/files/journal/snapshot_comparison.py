@@ -17,11 +17,15 @@ from wieldy.files.journal.tree_manifest import (
     FolderState,
     Source,
     TreeManifest,
-    is_at_or_below,
     path_state,
     read_stamp,
 )
 from wieldy.files.journal.uncovered import enclosing_folders
+from wieldy.files.writing.nodes import Node, NodeChange, look_at
+from wieldy.files.writing.target import is_at_or_below
+
+OTHERS_NOT_RESTORED = "pipes, sockets and devices are not restored"
+OWNER_CHANGED = "its owner changed, which is not restored"
 
 
 class _Changed(NamedTuple):
@@ -34,7 +38,6 @@ class _Changed(NamedTuple):
     now: FileStamp | None
     folder: FolderState | None = None
     position: int = 0
-    new_folders: tuple[str, ...] = ()
 
 
 class SnapshotComparison:
@@ -55,6 +58,9 @@ class SnapshotComparison:
         self._changed: list[_Changed] = []
         self._created: list[_Changed] = []
         self._changes: list[FileChange] = []
+        self._nodes_before: dict[str, Node] = {}  # symlinks and folders that are not as they were
+        self._nodes_now: dict[str, Node] = {}
+        self._permissions: list[NodeChange] = []
         self._uncovered: dict[str, Uncovered] = {}
 
     def run(self) -> TreeChanges:
@@ -68,15 +74,33 @@ class SnapshotComparison:
         unreached = {*self.now.unreached, *self.now.unreadable}
         for path in before.folders.keys() - self.now.folders.keys():
             if not is_at_or_below(path, unreached):
-                self._compare_folder(path, before.folders[path], FolderState(()))
+                self._compare_folder(path, before.folders[path], None)
+        for path in before.folders.keys() & set(self.now.unreadable):
+            self._compare_modes(path, before.folders[path].mode, look_at(path))
+        for top in self._before.scope.folders:
+            if top in before.folders and top not in self.now.folders:
+                self._compare_path(top, WatchedPath(None, None, Node("folder", before.folders[top].mode)))
         for path, watched in self._before.paths.items():
             self._compare_path(path, watched)
         self._note_unwatched()
         self._collect()
-        return TreeChanges(tuple(self._changes), tuple(self._uncovered.values()))
+        return TreeChanges(tuple(self._changes), tuple(self._uncovered.values()), self._collect_nodes())
 
-    def _compare_folder(self, path: str, old: FolderState, new: FolderState) -> None:
+    def _compare_folder(self, path: str, old: FolderState, now: FolderState | None) -> None:
+        """Compare a folder with what it is now; None: it is gone."""
+        if now is None:
+            self._nodes_before[path] = Node("folder", old.mode)
+        else:
+            self._compare_modes(path, old.mode, Node("folder", now.mode))
+            if old.owner != now.owner:
+                self._name(path, OWNER_CHANGED, content=False)
+        new = now or FolderState(())
         prefix = path.rstrip("/") + "/"
+        self._compare_files(prefix, old, new)
+        if not new.partial:
+            self._compare_links(prefix, old, new)
+
+    def _compare_files(self, prefix: str, old: FolderState, new: FolderState) -> None:
         positions = old.positions()
         for position, name in enumerate(new.names):
             old_position = positions.pop(name, None)
@@ -97,11 +121,25 @@ class SnapshotComparison:
         for name, position in positions.items():
             source = self._source(prefix + name, old, position)
             self._changed.append(_Changed(prefix + name, old.stamp(position), source, old.repository, None))
-        if old.others != new.others:
-            then, now_others = dict(old.others), dict(new.others)
-            for name in then.keys() | now_others.keys():
-                if then.get(name) != now_others.get(name) and not (old.partial and name not in then):
-                    self._name(prefix + name, "links, pipes and devices are not restored")
+
+    def _compare_links(self, prefix: str, old: FolderState, new: FolderState) -> None:
+        """Compare the symlinks, and what is neither file nor folder."""
+        for name, target in sorted(set(old.links) - set(new.links)):
+            self._nodes_before[prefix + name] = Node("symlink", target=target)
+        for name, target in sorted(set(new.links) - set(old.links)):
+            if (old.partial and name not in old.listing) or name in old.ignored:
+                self._name(prefix + name, "may have been there before", changed=False)
+            else:
+                self._nodes_now[prefix + name] = Node("symlink", target=target)
+        for name, _ in set(old.others) ^ set(new.others):
+            if not (old.partial and name not in old.listing):
+                self._name(prefix + name, OTHERS_NOT_RESTORED)
+
+    def _compare_modes(self, path: str, before: int, now: Node | None) -> None:
+        """Note that a folder which is still there has other permissions."""
+        if now is not None and now.kind == "folder" and now.mode != before:
+            self._nodes_before[path] = Node("folder", before)
+            self._nodes_now[path] = now
 
     def _source(self, path: str, folder: FolderState, position: int) -> Source:
         """Where the content of a file can be had. Git's index is asked late where there was no time to ask it before."""
@@ -124,53 +162,44 @@ class SnapshotComparison:
         if unknown:
             self._name(path, "may have been there before", changed=False)
             return
-        new_folders = self._new_folders(path)
+        self._nodes_now[path] = Node("folder", folder.mode)
         for position, name in enumerate(folder.names):
-            self._created.append(
-                _Changed(prefix + name, None, None, "", folder.stamp(position), folder, position, new_folders)
-            )
+            self._created.append(_Changed(prefix + name, None, None, "", folder.stamp(position), folder, position))
+        for name, target in folder.links:
+            self._nodes_now[prefix + name] = Node("symlink", target=target)
         for name, _ in folder.others:
-            self._name(prefix + name, "links, pipes and devices are not restored")
-
-    def _new_folders(self, path: str) -> tuple[str, ...]:
-        folders = []
-        while path not in self._before.manifest.folders and path in self.now.folders:
-            folders.append(path)
-            path = os.path.dirname(path)
-        return tuple(reversed(folders))
+            self._name(prefix + name, OTHERS_NOT_RESTORED)
 
     def _compare_path(self, path: str, before: WatchedPath) -> None:
-        now = read_stamp(path)
-        if now is None and os.path.isdir(path) and not os.path.islink(path):
-            self._add_made_folder(path, before)
-        elif now is None and os.path.lexists(path):
-            if not before.is_other or os.path.islink(path):
-                self._name(path, "links, pipes and devices are not restored", changed=not before.is_other)
-        elif before.is_other:
-            self._name(path, "links, pipes and devices are not restored")
-            return
+        now, node = read_stamp(path), look_at(path)
+        for folder in before.missing_folders:
+            if (made := look_at(folder)) is not None and made.kind == "folder":
+                self._nodes_now[folder] = made
+        if node != before.node and "other" in {each.kind for each in (node, before.node) if each is not None}:
+            self._name(path, OTHERS_NOT_RESTORED)
+        elif node != before.node:
+            if before.node is not None:
+                self._nodes_before[path] = before.node
+            if node is not None and node.kind == "folder":
+                self._add_made_folder(path)
+            elif node is not None and node.kind == "symlink":
+                self._nodes_now[path] = node
         if before.stamp is None:
             if now is not None:
-                self._created.append(_Changed(path, None, None, "", now, new_folders=before.missing_folders))
+                self._created.append(_Changed(path, None, None, "", now))
         elif now != before.stamp or before.stamp.changed > self._before.started - CLOCK_TICK_NS:
             self._changed.append(_Changed(path, before.stamp, before.source, "", now))
 
-    def _add_made_folder(self, path: str, before: WatchedPath) -> None:
+    def _add_made_folder(self, path: str) -> None:
         """A folder where a command was expected to write a file, as `cp -r` does."""
         made = self._walk_new(path)
         self.now.unreached += made.unreached
         for folder_path, folder in made.folders.items():
-            above = [
-                each for each in made.folders if folder_path == each or folder_path.startswith(each.rstrip("/") + "/")
-            ]
-            for position, name in enumerate(folder.names):
-                full = f"{folder_path.rstrip('/')}/{name}"
-                folders = (*before.missing_folders, *above)
-                self._created.append(_Changed(full, None, None, "", folder.stamp(position), folder, position, folders))
+            self._add_new_folder(folder_path, folder)
 
     def _note_unwatched(self) -> None:
         before = self._before.manifest
-        why = f"more files than {self._limits.seconds:g} s allow, see bash.snapshotSeconds"
+        why = "more files than there is time for, see bash.snapshotSeconds"
         for words, unreached in (("not looked at", before.unreached), ("not looked at again", self.now.unreached)):
             folders = enclosing_folders(unreached)
             is_whole = len(folders) == len(unreached)
@@ -178,7 +207,7 @@ class SnapshotComparison:
                 self._name(path, f"{words if is_whole else 'in part ' + words}: {why}", changed=False)
         for path in self.now.unreadable:
             self._name(path, "cannot be read", changed=False)
-        for path, folder in before.folders.items():
+        for path, folder in (*before.folders.items(), *self.now.folders.items()):
             if folder.partial:
                 self._name(path, "has more entries than were looked at", changed=False)
 
@@ -188,6 +217,7 @@ class SnapshotComparison:
         selected: list[_Changed] = []
         for changed in self._changed:
             assert changed.before is not None
+            self._compare_permissions(changed.path, changed.before, changed.now)
             size = changed.before.size + (changed.now.size if changed.now else 0)
             if changed.source is None:
                 self._name(changed.path, self._why_no_copy(changed), changed=changed.now != changed.before)
@@ -210,6 +240,24 @@ class SnapshotComparison:
                 room, count = room - created.now.size, count + 1
                 self._add_created(created)
 
+    def _compare_permissions(self, path: str, before: FileStamp, now: FileStamp | None) -> None:
+        if now is not None and now.permissions != before.permissions:
+            nodes = Node("file", before.permissions), Node("file", now.permissions)
+            self._permissions.append(NodeChange(path, *nodes))
+
+    def _collect_nodes(self) -> tuple[NodeChange, ...]:
+        """Symlinks, folders and permissions that changed. Where a file is lost, what is in its place stays."""
+        paths = sorted(self._nodes_before.keys() | self._nodes_now.keys())
+        nodes = [NodeChange(path, self._nodes_before.get(path), self._nodes_now.get(path)) for path in paths]
+        return (
+            *(change for change in nodes if change.before != change.after and not self._is_lost(change.path)),
+            *self._permissions,
+        )
+
+    def _is_lost(self, path: str) -> bool:
+        uncovered = self._uncovered.get(path)
+        return uncovered is not None and uncovered.state != ""
+
     def _add_changed(self, changed: _Changed, before: bytes | None) -> None:
         assert changed.before is not None
         if before is None:
@@ -228,9 +276,10 @@ class SnapshotComparison:
         if after != before:
             in_place = changed.now.inode == changed.before.inode
             self._changes.append(FileChange(changed.path, before, after, changed.path, in_place=in_place))
-        if changed.now.permissions != changed.before.permissions:
-            old, new = changed.before.permissions, changed.now.permissions
-            self._name(changed.path, f"its permissions changed from {old:o} to {new:o}", content=False)
+        if changed.now.owner != changed.before.owner:
+            self._name(changed.path, OWNER_CHANGED, content=False)
+        elif after == before and _only_attributes_differ(changed.before, changed.now) and _has_attributes(changed.path):
+            self._name(changed.path, "its extended attributes may have changed", content=False, changed=False)
 
     def _add_created(self, created: _Changed) -> None:
         after = self._contents.read(created.path, self._limits.file_bytes)
@@ -241,7 +290,7 @@ class SnapshotComparison:
             self._contents.keep_copy(created.folder, created.position, after)
         assert created.now is not None
         mode = created.now.permissions
-        self._changes.append(FileChange(created.path, None, after, created.path, mode, created.new_folders))
+        self._changes.append(FileChange(created.path, None, after, created.path, mode))
 
     def _why_no_copy(self, changed: _Changed) -> str:
         assert changed.before is not None
@@ -261,3 +310,15 @@ def _batches(items: Iterable[_Changed], size: int) -> Iterator[list[_Changed]]:
     iterator = iter(items)
     while batch := list(islice(iterator, size)):
         yield batch
+
+
+def _only_attributes_differ(before: FileStamp, now: FileStamp) -> bool:
+    """Whether a file was changed without its content, permissions and owner, as far as its stamps tell."""
+    return before.changed != now.changed and before._replace(changed=now.changed) == now
+
+
+def _has_attributes(path: str) -> bool:
+    try:
+        return bool(os.listxattr(path, follow_symlinks=False))
+    except (OSError, AttributeError):  # a system or file system without them
+        return False

@@ -10,6 +10,7 @@ from wieldy.files.journal.entries import FileChange, Uncovered
 from wieldy.files.journal.folder_watch import FolderWatch
 from wieldy.files.journal.git_objects import GitIndex
 from wieldy.files.journal.tree_manifest import FileStamp, FolderState, Source, TreeManifest
+from wieldy.files.writing.nodes import Node, NodeChange
 
 
 class SnapshotLimits(Struct, frozen=True):
@@ -36,18 +37,19 @@ class SnapshotScope(Struct, frozen=True):
 
 
 class TreeChanges(Struct, frozen=True):
-    """What changed, and what changed or may have changed without a way back."""
+    """What changed: files, and symlinks, folders and permissions; and what may have changed without a way back."""
 
     changes: tuple[FileChange, ...]
     uncovered: tuple[Uncovered, ...]
+    nodes: tuple[NodeChange, ...] = ()
 
 
 class WatchedPath(NamedTuple):
-    """A single path before a command: the stamp and content of a file, whether it was something else, or neither."""
+    """A single path before a command: the stamp and content of a file, or what else was there."""
 
     stamp: FileStamp | None
     source: Source
-    is_other: bool = False
+    node: Node | None = None
     missing_folders: tuple[str, ...] = ()
 
 

@@ -26,6 +26,7 @@ from wieldy.files.journal.entries import (
     Uncovered,
     content_hash,
 )
+from wieldy.files.writing.nodes import Node, NodeChange
 from wieldy.files.writing.target import FileWrite, WriteMethod, split_path
 
 
@@ -48,7 +49,7 @@ class JournalStore:
         self._clock = clock
         self.uncompressed_bytes = 0  # stored by this object, which nobody has compressed yet
 
-    def begin(self, writes: Iterable[FileWrite], origin: ChangeOrigin) -> int:
+    def begin(self, writes: Iterable[FileWrite], origin: ChangeOrigin, nodes: Sequence[NodeChange] = ()) -> int:
         """Record writes that are about to happen, with old and new contents; on the medium when this returns."""
         contents: dict[str, bytes] = {}
         files = [
@@ -65,9 +66,9 @@ class JournalStore:
             )
             for write in writes
         ]
-        return self._insert(origin, files, contents, "pending")
+        return self._insert(origin, files, contents, "pending", nodes)
 
-    def record(self, changes: Iterable[FileChange], origin: ChangeOrigin) -> int:
+    def record(self, changes: Iterable[FileChange], origin: ChangeOrigin, nodes: Sequence[NodeChange] = ()) -> int:
         """Record changes that have already happened."""
         contents: dict[str, bytes] = {}
         files = [
@@ -82,7 +83,7 @@ class JournalStore:
             )
             for change in changes
         ]
-        return self._insert(origin, files, contents, "done")
+        return self._insert(origin, files, contents, "done", nodes)
 
     def settle(self, entry_id: int, state: EntryState) -> None:
         """Write down how a pending entry ended. Not synced: recovery can find out again by looking at the files."""
@@ -226,7 +227,12 @@ class JournalStore:
         self.database.close()
 
     def _insert(
-        self, origin: ChangeOrigin, files: Sequence[EntryFile], contents: Mapping[str, bytes], state: EntryState
+        self,
+        origin: ChangeOrigin,
+        files: Sequence[EntryFile],
+        contents: Mapping[str, bytes],
+        state: EntryState,
+        nodes: Sequence[NodeChange] = (),
     ) -> int:
         def insert(db: sqlite3.Connection) -> int:
             self._insert_contents(db, contents)
@@ -243,13 +249,17 @@ class JournalStore:
                     json.dumps([astuple(each) for each in origin.uncovered]),
                     state,
                     state == "done",
-                    not origin.uncovered or bool(files) or any(each.changed for each in origin.uncovered),
+                    not origin.uncovered or bool(files or nodes) or any(each.changed for each in origin.uncovered),
                 ),
             ).lastrowid
             assert entry_id is not None
             db.executemany(
                 "INSERT INTO entry_files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [(entry_id, position, *_file_columns(file)) for position, file in enumerate(files)],
+            )
+            db.executemany(
+                "INSERT INTO entry_nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(entry_id, position, *_node_columns(node)) for position, node in enumerate(nodes)],
             )
             db.executemany("INSERT INTO reversals VALUES (?, ?)", [(entry_id, id) for id in origin.reverses])
             return entry_id
@@ -312,6 +322,7 @@ def _load(
 def _entry(db: sqlite3.Connection, row: tuple[Any, ...]) -> JournalEntry:
     entry_id, kind, session, call_id, tool, turn, at, coverage, active = row
     files = db.execute("SELECT * FROM entry_files WHERE entry_id=? ORDER BY position", (entry_id,))
+    nodes = db.execute("SELECT * FROM entry_nodes WHERE entry_id=? ORDER BY position", (entry_id,))
     reverses = db.execute("SELECT reversed_id FROM reversals WHERE entry_id=? ORDER BY reversed_id", (entry_id,))
     return JournalEntry(
         id=entry_id,
@@ -325,6 +336,7 @@ def _entry(db: sqlite3.Connection, row: tuple[Any, ...]) -> JournalEntry:
         reverses=tuple(id for [id] in reverses),
         uncovered=tuple(Uncovered(*fields) for fields in json.loads(coverage)),
         active=bool(active),
+        nodes=tuple(_node_change(node[2:]) for node in nodes),
     )
 
 
@@ -355,6 +367,21 @@ def _file(columns: tuple[Any, ...]) -> EntryFile:
         backup,
         tuple(json.loads(folders)),
     )
+
+
+def _node_columns(change: NodeChange) -> tuple[Any, ...]:
+    columns: list[Any] = [_to_column(change.path)]
+    for node in (change.before, change.after):
+        columns += (None, None, None) if node is None else (node.kind, node.mode, _to_column(node.target))
+    return tuple(columns)
+
+
+def _node_change(columns: tuple[Any, ...]) -> NodeChange:
+    path, *rest = columns
+    before, after = (
+        None if kind is None else Node(kind, mode, _from_column(target)) for kind, mode, target in (rest[:3], rest[3:])
+    )
+    return NodeChange(_from_column(path), before, after)
 
 
 def _to_column(text: str | None) -> str | bytes | None:

@@ -33,19 +33,23 @@ FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 WAITING_FACTOR = 2.0
 IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
 _IGNORED_NAMES = frozenset(VERSION_CONTROL)
-_STAMP = BinaryStruct("=5Q")
+_STAMP = BinaryStruct("=6Q")
 STAMP_BYTES = _STAMP.size
 _WORD = (1 << 64) - 1
 
 
 class FileStamp(NamedTuple):
-    """What tells two states of a file apart without reading it. The kernel sets `changed` at every change of any kind."""
+    """What tells two states of a file apart without reading it. The kernel sets `changed` at every change of any kind.
+
+    `owner` is user and group in one number.
+    """
 
     modified: int
     changed: int
     size: int
     inode: int
     mode: int
+    owner: int
 
     @property
     def permissions(self) -> int:
@@ -53,20 +57,25 @@ class FileStamp(NamedTuple):
 
 
 class FolderState:
-    """One folder: its regular files that no ignore rule hides, with packed stamps, and its subfolders.
+    """One folder: its regular files that no ignore rule hides, with packed stamps, its symlinks with targets, and its
+    subfolders. `mode` and `owner` are its own.
 
-    `listing` are all its entries. `fresh` are files that changed so shortly before that their stamp proves nothing.
-    `sources` says, in the order of `names`, where each content can be had; it is filled in after the walk.
-    `has_hard_links`: a file in it has other names, by which it can be changed without anything happening in this folder.
+    `listing` are all its entries, `others` its pipes, sockets and devices. `fresh` are files that changed so shortly before
+    that their stamp proves nothing. `sources` says, in the order of `names`, where each content can be had; it is filled in
+    after the walk. `has_hard_links`: a file in it has other names, by which it can be changed without anything happening in
+    this folder.
     """
 
     __slots__ = (
         "fresh",
         "has_hard_links",
         "ignored",
+        "links",
         "listing",
+        "mode",
         "names",
         "others",
+        "owner",
         "parent_rules",
         "partial",
         "repository",
@@ -83,7 +92,10 @@ class FolderState:
         self.names: tuple[str, ...] = ()
         self.stamps = b""
         self.subfolders: tuple[str, ...] = ()
+        self.links: tuple[tuple[str, str], ...] = ()
         self.others: tuple[tuple[str, int], ...] = ()
+        self.mode = 0
+        self.owner = 0
         self.fresh: frozenset[str] = frozenset()
         self.sources: list[Source] = []
         self.partial = False
@@ -104,7 +116,7 @@ class FolderState:
 
     def same_files(self, other: FolderState) -> bool:
         """Whether both have the same files in the same state, as far as stamps can tell."""
-        return self.stamps == other.stamps and self.names == other.names and self.others == other.others
+        return self.stamps == other.stamps and self.names == other.names
 
 
 class TreeManifest:
@@ -232,24 +244,27 @@ def _scan(path: str, request: _ScanRequest) -> FolderState:
             request.watch.add(path, descriptor)
         with os.scandir(descriptor) as scan:
             entries = list(islice(scan, MAX_ENTRIES + 1))
-        return _read_entries(path, entries, request)
+        return _read_entries(path, descriptor, entries, request)
     finally:
         os.close(descriptor)
 
 
-def _read_entries(path: str, entries: list[os.DirEntry[str]], request: _ScanRequest) -> FolderState:
+def _read_entries(path: str, descriptor: int, entries: list[os.DirEntry[str]], request: _ScanRequest) -> FolderState:
     """The state of a folder whose entries are those of an open descriptor."""
     known = request.known
     is_cut = len(entries) > MAX_ENTRIES
     listing = tuple([entry.name for entry in entries])
     folder = FolderState(known.listing if known is not None and known.listing == listing else listing)
     folder.partial = is_cut
+    own = os.fstat(descriptor)
+    folder.mode, folder.owner = stat.S_IMODE(own.st_mode), own.st_uid << 32 | own.st_gid
     folder.repository = path if ".git" in listing else request.repository
     _apply_rules(folder, path, request.rules, known, entries, request.keep_rules)
     ignored = folder.ignored
     names: list[str] = []
     values: list[int] = []
     subfolders: list[str] = []
+    links: list[tuple[str, str]] = []
     others: list[tuple[str, int]] = []
     for count, entry in enumerate(entries):
         name = entry.name
@@ -268,11 +283,14 @@ def _read_entries(path: str, entries: list[os.DirEntry[str]], request: _ScanRequ
                     status.st_size,
                     status.st_ino,
                     status.st_mode,
+                    status.st_uid << 32 | status.st_gid,
                 )
                 if status.st_nlink > 1:
                     folder.has_hard_links = True
             elif entry.is_dir(follow_symlinks=False):
                 subfolders.append(name)
+            elif entry.is_symlink():
+                links.append((name, os.readlink(name, dir_fd=descriptor)))
             else:
                 others.append((name, entry.stat(follow_symlinks=False).st_ctime_ns))
         except OSError:
@@ -280,10 +298,11 @@ def _read_entries(path: str, entries: list[os.DirEntry[str]], request: _ScanRequ
     folder.names = folder.listing if len(names) == len(folder.listing) else tuple(names)
     folder.stamps = _pack(values)
     folder.subfolders = tuple(subfolders)
+    folder.links = tuple(links)
     folder.others = tuple(others)
     limit = request.started - CLOCK_TICK_NS
-    if max(values[1::5], default=0) > limit:
-        folder.fresh = frozenset(name for name, changed in zip(names, values[1::5], strict=True) if changed > limit)
+    if max(values[1::6], default=0) > limit:
+        folder.fresh = frozenset(name for name, changed in zip(names, values[1::6], strict=True) if changed > limit)
     return _reuse(folder, known)
 
 
@@ -334,6 +353,9 @@ def _reuse(folder: FolderState, known: FolderState | None) -> FolderState:
         and not folder.fresh
         and folder.same_files(known)
         and folder.subfolders == known.subfolders
+        and folder.links == known.links
+        and folder.others == known.others
+        and (folder.mode, folder.owner) == (known.mode, known.owner)
         and folder.ignored is known.ignored
         and folder.rules is known.rules
         and folder.parent_rules is known.parent_rules
@@ -401,7 +423,8 @@ def stamp_of(status: os.stat_result) -> FileStamp | None:
     if not stat.S_ISREG(status.st_mode):
         return None
     values = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode)
-    return FileStamp(*(value & _WORD for value in values))
+    modified, changed, size, inode, mode = (value & _WORD for value in values)
+    return FileStamp(modified, changed, size, inode, mode, status.st_uid << 32 | status.st_gid)
 
 
 def path_state(path: str) -> str:
@@ -411,15 +434,6 @@ def path_state(path: str) -> str:
     except (OSError, ValueError):
         return "gone"
     return f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_size} {status.st_ino}"
-
-
-def is_at_or_below(path: str, folders: Collection[str]) -> bool:
-    while path not in folders:
-        parent = os.path.dirname(path)
-        if parent == path:
-            return False
-        path = parent
-    return True
 
 
 def iter_files(folders: Mapping[str, FolderState]) -> Iterator[tuple[str, FolderState, int]]:

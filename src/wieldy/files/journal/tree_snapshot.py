@@ -25,9 +25,10 @@ from wieldy.files.journal.tree_manifest import (
     TimeLimit,
     TreeManifest,
     TreeWalker,
-    is_at_or_below,
     read_stamp,
 )
+from wieldy.files.writing.nodes import look_at
+from wieldy.files.writing.target import is_at_or_below
 
 # Where the second walk is saved, the first one may take this much longer than one of two.
 SINGLE_WALK_FACTOR = 1.5
@@ -200,8 +201,8 @@ class TreeSnapshots:
             return
         stamp = read_stamp(path)
         if stamp is None:
-            is_other = os.path.lexists(path)
-            snapshot.paths[path] = WatchedPath(None, None, is_other, () if is_other else _missing_folders(path))
+            node = look_at(path)
+            snapshot.paths[path] = WatchedPath(None, None, node, _missing_folders(path) if node is None else ())
             if os.path.islink(path) and not os.path.isdir(target := os.path.realpath(path)):
                 self._watch_path(target, snapshot)
             return

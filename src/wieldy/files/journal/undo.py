@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -29,6 +29,8 @@ from wieldy.files.journal.entries import (
 from wieldy.files.journal.store import ContentUnavailable
 from wieldy.files.journal.tree_manifest import path_state
 from wieldy.files.journal.uncovered import uncovered_lines
+from wieldy.files.writing.nodes import Node, NodeChange, is_same_node, read_node
+from wieldy.files.writing.target import is_at_or_below
 from wieldy.search.format import display_path, escape_controls, format_size
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 # A plan with more than this is summarized.
 SHOWN_CALLS = 5
 SHOWN_FILES = 20
+NOT_EMPTY = "something that undo does not remove is in it"
 
 
 class UndoSelector(Struct, frozen=True):
@@ -76,6 +79,15 @@ class RestoredFile(Struct, frozen=True):
     in_place: bool | None = None
 
 
+class RestoredNode(Struct, frozen=True):
+    """A symlink, a folder or permissions of a plan: as they are now and after the undo. `problem` says why that cannot be."""
+
+    path: str
+    now: Node | None
+    then: Node | None
+    problem: str | None = None
+
+
 class UndoPlan(Struct, frozen=True):
     """The changes that will be undone or redone, and each file touched. `entry` is set once it has been carried out.
 
@@ -88,11 +100,13 @@ class UndoPlan(Struct, frozen=True):
     reverses: tuple[int, ...]
     entry: int | None = None
     uncovered: tuple[Uncovered, ...] = ()
+    nodes: tuple[RestoredNode, ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
         """What stands in the way; empty when the plan can be carried out."""
-        return tuple(file.problem for file in self.files if file.problem is not None)
+        problems = (*(file.problem for file in self.files), *(node.problem for node in self.nodes))
+        return tuple(problem for problem in problems if problem is not None)
 
 
 class ChangesSince(Struct, frozen=True):
@@ -116,7 +130,7 @@ def changes_since(journal: Journal, times: Sequence[float], session: str) -> lis
 
 
 def _changes(entries: Sequence[JournalEntry]) -> ChangesSince:
-    files = tuple(dict.fromkeys(file.path for entry in entries for file in entry.files))
+    files = tuple(dict.fromkeys(path for entry in entries for path in entry.paths))
     uncovered = [each for entry in entries for each in entry.uncovered]
     return ChangesSince(tuple(entries), files, tuple(uncovered_lines(uncovered)))
 
@@ -141,14 +155,16 @@ def plan_undo(journal: Journal, selector: UndoSelector | None = None, *, merge: 
     """Work out what an undo would do to each file."""
     journal.recover()
     entries = _select(journal, selector or UndoSelector())
-    files, blocked = _plan_files(journal, entries, merge)
+    nodes, left = _plan_nodes(entries)
+    files, blocked = _plan_files(journal, entries, merge, nodes)
     unwatched = [each for entry in _unwatched_since(journal, entries[-1]) for each in entry.uncovered]
     return UndoPlan(
         "undo",
         tuple(entries),
         files,
         tuple(entry.id for entry in entries),
-        uncovered=tuple(dict.fromkeys((*_unrestored(entries, files), *blocked, *unwatched))),
+        uncovered=tuple(dict.fromkeys((*_unrestored(entries, files), *left, *blocked, *unwatched))),
+        nodes=nodes,
     )
 
 
@@ -166,8 +182,9 @@ def plan_redo(journal: Journal, *, merge: bool = False, session: str | None = No
         raise CannotUndo("There is nothing to redo.")
     [last] = undone
     changes = journal.store.find(active_only=False, ids=last.reverses)
-    files, blocked = _plan_files(journal, undone, merge)
-    return UndoPlan("redo", tuple(changes) or (last,), files, (last.id,), uncovered=blocked)
+    nodes, left = _plan_nodes(undone)
+    files, blocked = _plan_files(journal, undone, merge, nodes)
+    return UndoPlan("redo", tuple(changes) or (last,), files, (last.id,), uncovered=(*left, *blocked), nodes=nodes)
 
 
 def carry_out(journal: Journal, plan: UndoPlan) -> UndoPlan:
@@ -178,7 +195,7 @@ def carry_out(journal: Journal, plan: UndoPlan) -> UndoPlan:
         raise CannotUndo(f"Cannot {plan.action}, nothing was touched: {'; '.join(plan.problems)}.")
     changes = [
         FileChange(file.real_path, file.now, file.then, file.real_path, file.mode, in_place=file.in_place)
-        for file in sorted(plan.files, key=lambda file: file.then is not None)  # names go before contents change
+        for file in sorted(plan.files, key=_write_order)
     ]
     origin = ChangeOrigin(
         session=journal.session,
@@ -188,8 +205,14 @@ def carry_out(journal: Journal, plan: UndoPlan) -> UndoPlan:
         reverses=plan.reverses,
     )
     emptied = {file.real_path: file.folders for file in plan.files if file.then is None}
-    result = write_changes(journal, changes, origin, emptied)
+    nodes = [NodeChange(node.path, node.now, node.then) for node in plan.nodes if node.now != node.then]
+    result = write_changes(journal, changes, origin, emptied, nodes)
     return replace(plan, entry=result.entry_id)
+
+
+def _write_order(file: RestoredFile) -> int:
+    """Names of a file go or are taken over by other files before its content changes, which all its names share."""
+    return 0 if file.then is None else 1 if file.in_place is False else 2
 
 
 def _unrestored(entries: Sequence[JournalEntry], files: Sequence[RestoredFile]) -> tuple[Uncovered, ...]:
@@ -238,8 +261,87 @@ def _unwatched_sentence(entry: JournalEntry) -> str:
     return f" What {entry.tool} ({entry.call_id}) changed is not known: {what}."
 
 
+def _plan_nodes(entries: Sequence[JournalEntry]) -> tuple[tuple[RestoredNode, ...], tuple[Uncovered, ...]]:
+    """What happens to symlinks, folders and permissions, and what of these stays because somebody else changed it since."""
+    by_path: dict[str, list[NodeChange]] = {}
+    for entry in entries:
+        for change in entry.nodes:
+            by_path.setdefault(change.path, []).append(change)
+    nodes: list[RestoredNode] = []
+    left: list[Uncovered] = []
+    for path, changes in by_path.items():
+        try:
+            now = read_node(path)
+        except OSError as error:
+            nodes.append(RestoredNode(path, None, None, f"{path} cannot be read: {error.strerror}"))
+            continue
+        then = now
+        for change in reversed(changes):
+            if _is_as_left(then, change.after, change.before):
+                then = change.before
+            elif not _is_as_left(then, change.before, change.after):
+                left.append(Uncovered(path, _why_left(now)))
+                break
+        else:
+            if then != now:
+                nodes.append(RestoredNode(path, now, then))
+    files = {file.real_path for entry in entries for file in entry.files}
+    blocked = _blocked_nodes(nodes, files)
+    left += [Uncovered(path, reason, reason != NOT_EMPTY) for path, reason in blocked.items()]
+    return tuple(node for node in nodes if node.path not in blocked), tuple(left)
+
+
+def _blocked_nodes(nodes: Sequence[RestoredNode], files: Collection[str]) -> dict[str, str]:
+    """Symlinks and folders that cannot come or go, because something that undo does not remove is in the way."""
+    going = {node.path for node in nodes if node.now is not None and node.now != node.then} | set(files)
+    blocked: dict[str, str] = {}
+    made: set[str] = set()
+    for node in sorted(nodes, key=lambda node: node.path):
+        is_folder = node.now is not None and node.now.kind == "folder"
+        stays_folder = node.then is not None and node.then.kind == "folder"
+        if is_folder and not stays_folder and _holds_others(node.path, going):
+            blocked[node.path] = NOT_EMPTY
+            continue
+        if node.then is None or node.then.kind == "file":
+            continue
+        parent = os.path.dirname(node.path)
+        if parent not in made and (os.path.realpath(parent) != parent or not os.path.isdir(parent)):
+            blocked[node.path] = f"{parent} is no folder any more"
+        elif node.now is not None and node.now.kind == "file" and node.path not in files:
+            blocked[node.path] = "a file is there now"
+        elif node.then.kind == "folder":
+            made.add(node.path)
+    return blocked
+
+
+def _holds_others(folder: str, going: Collection[str]) -> bool:
+    """Whether something is in a folder, at any depth, that does not go with it."""
+    try:
+        with os.scandir(folder) as entries:
+            return any(
+                entry.path not in going or (entry.is_dir(follow_symlinks=False) and _holds_others(entry.path, going))
+                for entry in entries
+            )
+    except OSError:
+        return True
+
+
+def _is_as_left(actual: Node | None, recorded: Node | None, other: Node | None) -> bool:
+    """Whether a path is as a change left it. The permissions of a folder count only where the change was about them."""
+    if actual is not None and recorded is not None and actual.kind == recorded.kind == "folder":
+        return actual == recorded or other is None or other.kind != "folder"
+    return is_same_node(actual, recorded)
+
+
+def _why_left(now: Node | None) -> str:
+    if now is None:
+        return "it was removed since"
+    what = {"file": "a file", "symlink": "another symlink", "folder": "a folder", "other": "something else"}[now.kind]
+    return "its permissions were changed since" if now.kind in ("file", "folder") else f"{what} is there now"
+
+
 def _plan_files(
-    journal: Journal, entries: Sequence[JournalEntry], merge: bool
+    journal: Journal, entries: Sequence[JournalEntry], merge: bool, nodes: Sequence[RestoredNode]
 ) -> tuple[tuple[RestoredFile, ...], tuple[Uncovered, ...]]:
     """What happens to each file, and files of commands that cannot be restored because something else is in their place."""
     by_file: dict[object, list[tuple[JournalEntry, EntryFile]]] = {}
@@ -258,12 +360,18 @@ def _plan_files(
         lost.update((each.path, (entry.id, each)) for each in entry.uncovered if each.changed)
     files: list[RestoredFile] = []
     blocked: list[Uncovered] = []
+    cleared = {
+        node.path for node in nodes if node.now is not None and node.now.kind != "file" and node.now != node.then
+    }
+    made = {node.path for node in nodes if NodeChange(node.path, node.now, node.then).makes_folder}
     for steps in by_file.values():
         entry, file = steps[-1]
-        if entry.kind == "command" and (obstacle := _obstacle(file.real_path, journal.writer.files)):
+        is_cleared = file.real_path in cleared or is_at_or_below(os.path.dirname(file.real_path), made)
+        is_of_command = entry.kind == "command" or bool(entry.nodes)
+        if is_of_command and not is_cleared and (obstacle := _obstacle(file.real_path, journal.writer.files)):
             blocked.append(Uncovered(file.path, obstacle))
         else:
-            plan = _plan_file(journal, steps, merge, lost.get(file.path))
+            plan = _plan_file(journal, steps, merge, lost.get(file.path), is_cleared)
             files.append(replace(plan, in_place=None if file.real_path not in replaced else False))
     return tuple(files), tuple(blocked)
 
@@ -274,6 +382,8 @@ def _obstacle(path: str, files: FileSystem) -> str:
         return "a link is there now"
     if files.is_folder(path):
         return "a folder is there now"
+    if files.exists(path) and not files.is_file(path):
+        return "a pipe, socket or device is there now"
     folder = os.path.dirname(path)
     while not files.exists(folder):
         folder = os.path.dirname(folder)
@@ -287,8 +397,9 @@ def _plan_file(
     steps: list[tuple[JournalEntry, EntryFile]],
     merge: bool,
     lost: tuple[int, Uncovered] | None = None,
+    is_cleared: bool = False,
 ) -> RestoredFile:
-    """Go back through the changes of one file, newest first.
+    """Go back through the changes of one file, newest first. `is_cleared`: something else is there, which will be gone.
 
     `lost` is the last selected entry that changed it without a copy: the content right before that is not known, but the one
     before the first step is. It may be restored if nobody has changed the file since.
@@ -296,7 +407,7 @@ def _plan_file(
     first, last = steps[0][1], steps[-1][1]
     path, real_path = last.path, last.real_path
     try:
-        now = journal.writer.read_target(real_path).content
+        now = None if is_cleared else journal.writer.read_target(real_path, real_path).content
     except (WieldyError, OSError) as error:
         return RestoredFile(path, real_path, None, None, problem=f"{path} cannot be read: {error}")
     then, merged = now, False
@@ -365,18 +476,19 @@ def plan_lines(plan: UndoPlan) -> list[str]:
     ]
     named = list(dict.fromkeys(f"{entry.tool} ({entry.call_id})" for entry in plan.changes))
     calls = f"{len(named)} calls" if len(named) > SHOWN_CALLS else ", ".join(named)
-    files = [f"  {_file_line(file)}" for file in plan.files]
+    lines = [*map(_file_line, plan.files), *_node_lines(plan)]
+    files = [f"  {line}" for line in lines]
     if len(files) > SHOWN_FILES and not plan.problems:
-        rest = plan.files[SHOWN_FILES:]
+        rest = lines[SHOWN_FILES:]
         files = [*files[:SHOWN_FILES], f"  … {_count(len(rest), 'more file')}: {_summary(rest)}"]
     verb_of_loss = "not restored" if plan.entry is not None else "will not be restored"
     losses = [f"  ! {verb_of_loss}: {line}" for line in uncovered_lines(plan.uncovered)]
     return [f"{verb} {calls}:", *files, *losses]
 
 
-def _summary(files: Sequence[RestoredFile]) -> str:
+def _summary(lines: Sequence[str]) -> str:
     """How many files come back, go, or change."""
-    kinds = Counter(_file_line(file)[0] for file in files)
+    kinds = Counter(line[0] for line in lines)
     words = {"+": "come back", "-": "go", "~": "change", "=": "stay"}
     return ", ".join(f"{kinds[sign]} {word}" for sign, word in words.items() if kinds[sign])
 
@@ -412,6 +524,43 @@ def _file_line(file: RestoredFile) -> str:
     return f"~ {path} ({_describe_difference(file.now, file.then)}{merged})"
 
 
+def _node_lines(plan: UndoPlan) -> list[str]:
+    """A line for each symlink, folder and permission; none for folders that come and go with the files in them."""
+    paths = [file.real_path for file in plan.files]
+    parents = {parent for path in paths for parent in _parents(path)}
+    return [
+        _node_line(node)
+        for node in plan.nodes
+        if node.problem or node.path not in parents or not _is_plain_folder(node)
+    ]
+
+
+def _is_plain_folder(node: RestoredNode) -> bool:
+    return {each and each.kind for each in (node.now, node.then)} == {"folder", None}
+
+
+def _parents(path: str) -> Iterator[str]:
+    while (parent := os.path.dirname(path)) != path:
+        path = parent
+        yield path
+
+
+def _node_line(node: RestoredNode) -> str:
+    if node.problem is not None:
+        return f"! {_printable(node.problem)}"
+    path, now, then = _printable(node.path), node.now, node.then
+    if then is not None and then.kind == "symlink":
+        return f"{'+' if now is None else '~'} {path} (symlink to {_printable(then.target)})"
+    if now is not None and then is not None and now.kind == then.kind:
+        return f"~ {path} (permissions {now.mode:o} → {then.mode:o})"
+    if then is not None and then.kind == "file":
+        return f"~ {path} (permissions {then.mode:o})"
+    if then is not None:
+        return f"{'+' if now is None else '~'} {path} (folder)"
+    what = "folder" if now is not None and now.kind == "folder" else "symlink"
+    return f"- {path} ({what})"
+
+
 def _printable(text: str) -> str:
     """Text with control characters escaped: a file name must not control the terminal."""
     return escape_controls(display_path(text))
@@ -426,8 +575,8 @@ def _describe_difference(now: bytes, then: bytes) -> str:
 
 def _history_line(entry: JournalEntry, tool_width: int, call_width: int) -> str:
     when = datetime.fromtimestamp(entry.time).strftime("%Y-%m-%d %H:%M:%S")
-    files = ", ".join(_printable(file.path) for file in entry.files[:3])
-    more = f" and {len(entry.files) - 3} more" if len(entry.files) > 3 else ""
+    files = ", ".join(_printable(path) for path in entry.paths[:3])
+    more = f" and {len(entry.paths) - 3} more" if len(entry.paths) > 3 else ""
     state = "" if entry.active else "  [taken back]"
     call = f"{entry.tool:<{tool_width}}  {entry.call_id:<{call_width}}"
     return f"{when}  {call}  {files or 'nothing that undo covers'}{more}{state}"

@@ -39,6 +39,20 @@ class Disk:
     def chmod(self, fd: int, mode: int) -> None:
         os.fchmod(fd, mode)
 
+    def chmod_at(self, name: str, mode: int, *, dir_fd: int) -> None:
+        """Change the permissions of a file or folder, also of one that may not be opened. Symlinks are not followed."""
+        if os.chmod in os.supports_follow_symlinks:
+            os.chmod(name, mode, dir_fd=dir_fd, follow_symlinks=False)
+            return
+        fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+        try:
+            os.chmod(f"/proc/self/fd/{fd}", mode)
+        finally:
+            os.close(fd)
+
+    def symlink(self, target: str, name: str, *, dir_fd: int) -> None:
+        os.symlink(target, name, dir_fd=dir_fd)
+
     def chown(self, fd: int, uid: int, gid: int) -> None:
         os.fchown(fd, uid, gid)
 

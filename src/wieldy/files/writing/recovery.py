@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as st
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from itertools import zip_longest
 from typing import Literal, TypeAlias
@@ -34,10 +34,27 @@ def recover_writes(writes: Sequence[FileWrite], *, disk: Disk = LOCAL_DISK) -> b
 
     The caller holds the locks of every path. A file that someone else has changed since is left alone.
     """
+    states = write_states(writes)
+    finished = is_finished(states)
+    roll_back_writes(writes, states, disk, finished=finished)
+    return finished
+
+
+def write_states(writes: Sequence[FileWrite]) -> list[WriteState]:
+    """How far each of these writes came."""
     with ExitStack() as stack:
         folders = {write.folder: _open_folder(write.folder, stack) for write in writes}
-        states = [write_state(write, folders[write.folder]) for write in writes]
-        finished = "new" in states and "old" not in states and "partial" not in states
+        return [write_state(write, folders[write.folder]) for write in writes]
+
+
+def is_finished(states: Collection[WriteState]) -> bool:
+    return "new" in states and "old" not in states and "partial" not in states
+
+
+def roll_back_writes(writes: Sequence[FileWrite], states: Sequence[WriteState], disk: Disk, *, finished: bool) -> None:
+    """Give files that are in these states their old contents, unless the commit is `finished`; remove temporary files."""
+    with ExitStack() as stack:
+        folders = {write.folder: _open_folder(write.folder, stack) for write in writes}
         for write, state in zip(reversed(writes), reversed(states), strict=True):
             folder = folders[write.folder]
             if folder is None:
@@ -53,7 +70,6 @@ def recover_writes(writes: Sequence[FileWrite], *, disk: Disk = LOCAL_DISK) -> b
         for folder in folders.values():
             if folder is not None:
                 sync_folder(disk, folder)
-    return finished
 
 
 def write_state(write: FileWrite, folder: int | None) -> WriteState:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as st
+from collections.abc import Collection
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -153,6 +154,16 @@ def plan_write(
 def in_place(write: FileWrite, reason: str) -> FileWrite:
     """The same write without a replacement file."""
     return replace(write, method="in_place", notes=(*write.notes, f"written in place, because {reason}"))
+
+
+def is_at_or_below(path: str, places: Collection[str]) -> bool:
+    """Whether a path is one of these places, or below one."""
+    while path not in places:
+        parent = os.path.dirname(path)
+        if parent == path:
+            return False
+        path = parent
+    return True
 
 
 def split_path(real_path: str) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem, st
 from wieldy.files.writing.commit import WrittenFile, commit_writes
 from wieldy.files.writing.disk import LOCAL_DISK, Disk
 from wieldy.files.writing.errors import RollbackError, WriteError, explain_os_error
+from wieldy.files.writing.nodes import NodeChange
 from wieldy.files.writing.recovery import recover_writes, remove_empty_folders
 from wieldy.files.writing.target import (
     READ_FLAGS,
@@ -28,6 +29,7 @@ from wieldy.files.writing.target import (
     split_path,
     with_content,
 )
+from wieldy.files.writing.tree_commit import commit_tree, recover_tree
 
 READ_BLOCK = 1 << 20
 
@@ -70,6 +72,17 @@ class LocalWriter:
 
     def recover_writes(self, writes: Sequence[FileWrite]) -> bool:
         return recover_writes(writes, disk=self.disk)
+
+    def commit_tree(
+        self, writes: Sequence[FileWrite], nodes: Sequence[NodeChange], roots: Sequence[str] = ()
+    ) -> tuple[WrittenFile, ...]:
+        """Write files and change symlinks, folders and permissions. The latter are known only of this machine."""
+        if not nodes:
+            return self.commit_writes(writes, roots)
+        return commit_tree(writes, nodes, disk=self.disk, roots=roots)
+
+    def recover_tree(self, writes: Sequence[FileWrite], nodes: Sequence[NodeChange]) -> bool:
+        return recover_tree(writes, nodes, disk=self.disk) if nodes else self.recover_writes(writes)
 
     def remove_empty_folders(self, folders: Iterable[str]) -> None:
         remove_empty_folders(folders, self.disk)

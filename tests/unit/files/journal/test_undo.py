@@ -410,3 +410,15 @@ def test_a_file_with_two_names_that_a_command_wrote_to_stays_one_file(project: P
     undo(project.journal)
     assert project.read("one") == project.read("two") == b"old"
     assert os.path.samefile(project.root / "one", project.root / "two")
+
+
+def test_a_file_that_a_command_wrote_to_and_linked_over_another_is_restored_with_it(project: Project):
+    project.write("one", b"new")
+    os.link(project.root / "one", project.root / "two")
+    changes = [
+        FileChange(str(project.root / "one"), b"first", b"new", in_place=True),
+        FileChange(str(project.root / "two"), b"second", b"new", in_place=False),
+    ]
+    project.journal.record(changes, ChangeOrigin("s1", "c1", "Bash", kind="command"))
+    undo(project.journal)
+    assert (project.read("one"), project.read("two")) == (b"first", b"second")
