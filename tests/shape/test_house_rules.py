@@ -33,3 +33,19 @@ def test_no_public_class_name_is_defined_twice():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(path.relative_to(SOURCE)))
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_threads_are_made_in_one_place():
+    """Others are one for a running command that has no pidfd, or for a connection; or they are in processes of their own."""
+    others = {
+        "backends/channel.py",
+        "backends/checks.py",
+        "backends/worker.py",
+        "shell/running/remote_shell.py",
+        "shell/running/shell.py",
+        "shell/sandbox/bridge.py",
+    }
+    makers = {
+        str(path.relative_to(SOURCE)) for path in MODULES if "threading.Thread(" in path.read_text(encoding="utf-8")
+    }
+    assert makers - others == {"core/threads.py"}
