@@ -68,9 +68,14 @@ class Workspace:
     @property
     def home(self) -> str:
         """The home folder of commands; empty on a backend that is not of this machine and whose is not given in `env`."""
-        if self.backend is not None and not self.backend.has_host_programs and self.env is os.environ:
+        if not self.is_on_host and self.env is os.environ:
             return ""
         return self.env.get("HOME") or os.path.expanduser("~")
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether the folders of the project are on this machine too, as they are under an overlay."""
+        return self.backend is None or self.backend.has_host_programs
 
     @property
     def roots(self) -> tuple[str, ...]:

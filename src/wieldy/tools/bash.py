@@ -340,7 +340,7 @@ def _analysis(command: str, workspace: Workspace) -> Analysis:
 
 async def _neutral_environment(analysis: Analysis, workspace: Workspace) -> dict[str, str]:
     """Variables that keep read-only commands from running what the project names: programs, versions, modules."""
-    on_host = workspace.backend is None or workspace.backend.has_host_programs
+    on_host = workspace.is_on_host
     if analysis.verdict == "unknown":
         variables = {}
     else:

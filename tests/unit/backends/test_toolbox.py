@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -365,3 +366,73 @@ async def test_of_several_files_all_or_none_are_written(root, tmp_path):
 def test_a_stale_write_says_which_file(tmp_path):
     with LocalBackend() as backend, pytest.raises(StaleFileError, match="Nothing was written"):
         backend.write(str(tmp_path / "gone"), b"x", expected="1")
+
+
+class Elsewhere(LocalBackend):
+    """A folder of this machine under a path that only the backend knows."""
+
+    has_host_programs = False
+    ROOT = "/elsewhere/app"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = str(folder)
+
+    @property
+    def id(self) -> str:
+        return "elsewhere"
+
+    def _here(self, path: str) -> str:
+        return path.replace(self.ROOT, self._folder, 1) if path.startswith(self.ROOT) else f"/no/such{path}"
+
+    def realpath(self, path: str) -> str:
+        return super().realpath(self._here(path)).replace(self._folder, self.ROOT, 1).removeprefix("/no/such")
+
+    def stat(self, path, *, follow=True):
+        return super().stat(self._here(path), follow=follow)
+
+    def list_folder(self, path):
+        return super().list_folder(self._here(path))
+
+    def read(self, path, offset=0, size=None):
+        return super().read(self._here(path), offset, size)
+
+    def write(self, path, content, *, expected, mode=None):
+        return super().write(self._here(path), content, expected=expected, mode=mode)
+
+    def delete(self, path, *, expected=None):
+        super().delete(self._here(path), expected=expected)
+
+    def spawn(self, argv, *, cwd, env, separate_stderr=False):
+        programs = os.path.dirname(find_ripgrep().path)
+        variables = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", **env}
+        return super().spawn(argv, cwd=self._here(cwd), env=variables, separate_stderr=separate_stderr)
+
+
+@pytest.mark.asyncio
+async def test_a_root_need_not_exist_on_this_machine(root, tmp_path):
+    server = Path(__file__).parents[2] / "peers" / "sdk_server.py"
+    settings = {"mcpServers": {"peer": {"command": sys.executable, "args": [str(server), "stdio"]}}}
+    options: dict[str, Any] = {"mode": "bypassPermissions", "state_dir": tmp_path / "state", "settings": settings}
+    with Elsewhere(root) as backend:
+        async with Toolbox(Elsewhere.ROOT, backend=OffLoop(backend), **options) as box:
+            assert "x = 1" in (await done(box, "Read", file_path="a.py")).text
+            await done(box, "Edit", file_path="/elsewhere/app/a.py", old_string="x = 1", new_string="x = 10")
+            assert (await done(box, "Grep", pattern="needle")).data["filenames"] == ["/elsewhere/app/sub/b.txt"]
+            assert (await done(box, "Bash", command="cat a.py")).text == "x = 10\ny = 2"
+            refused = await box.call("Read", file_path="~/notes")
+            assert refused.is_error and "home folder is not known there" in refused.text
+            assert (await done(box, "mcp__peer__echo", text="hello")).text == "hello"
+            await box.undo()
+    assert (root / "a.py").read_text() == "x = 1\ny = 2\n"
+
+
+@pytest.mark.asyncio
+async def test_variables_of_this_machine_are_not_sent_elsewhere(root, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOST_ONLY", "yes")
+    options: dict[str, Any] = {"mode": "bypassPermissions", "state_dir": tmp_path / "state", "settings": {}}
+    with Elsewhere(root) as backend:
+        async with Toolbox(Elsewhere.ROOT, backend=backend, **options) as box:
+            assert (await done(box, "Bash", command='echo "[$HOST_ONLY]"')).text.startswith("[]")
+        async with Toolbox(Elsewhere.ROOT, backend=backend, env={"GIVEN": "yes"}, **options) as box:
+            assert (await done(box, "Bash", command='echo "[$GIVEN$HOST_ONLY]"')).text.startswith("[yes]")

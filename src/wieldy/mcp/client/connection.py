@@ -283,7 +283,7 @@ class Connection:
         return ServerProgram(
             (config.command, *config.args),
             server_environment(workspace.env, env, context.mark),
-            config.cwd or workspace.root,
+            config.cwd or (workspace.root if workspace.is_on_host else "/"),
             context.mark,
             self.stderr,
             context.on_process,

@@ -43,11 +43,12 @@ class ServerRequestHandler:
         self._question_count = 0
 
     async def list_roots(self, context: Any) -> Any:
-        """Return the folders of the workspace."""
+        """Return the folders of the workspace, as far as they are on this machine, where the servers are."""
         from mcp_types import ListRootsResult, Root
 
+        folders = self._workspace.roots if self._workspace.is_on_host else ()
         return ListRootsResult(
-            roots=[Root.model_validate({"uri": Path(r).as_uri(), "name": Path(r).name}) for r in self._workspace.roots]
+            roots=[Root.model_validate({"uri": Path(r).as_uri(), "name": Path(r).name}) for r in folders]
         )
 
     async def elicit(self, context: Any, params: Any) -> Any:
