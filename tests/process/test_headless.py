@@ -424,3 +424,9 @@ def test_an_answer_can_be_required_to_fit_a_schema(project, wieldy, script) -> N
     for broken in ("nowhere.json", "{", '{"type": "float"}'):
         done = wieldy("-p", "what?", model, "--json-schema", broken)
         assert done.returncode == 2, done.stderr
+
+
+def test_a_misspelled_tool_is_a_usage_error(wieldy, script) -> None:
+    done = wieldy("-p", "what?", script([{"text": "hello"}]), "--tools", "Raed,Grep")
+    assert done.returncode == 2
+    assert "did you mean `Read`?" in done.stderr

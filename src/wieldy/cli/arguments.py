@@ -127,9 +127,15 @@ def new_session_id(text: str) -> str:
 def tool_names(text: str) -> tuple[str, ...] | None:
     """Accept names of tools, separated by commas or blanks, also those of Claude Code; None for `default`."""
     from wieldy.core.tool_names import RENAMED_TOOLS
+    from wieldy.tools import builtin_loaders
 
     names = text.replace(",", " ").split()
-    return None if names == ["default"] else tuple(RENAMED_TOOLS.get(name, name) for name in names)
+    if names == ["default"]:
+        return None
+    try:
+        return tuple(builtin_loaders([RENAMED_TOOLS.get(name, name) for name in names]))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def setting_layers(text: str) -> tuple[str, ...]:
