@@ -369,11 +369,12 @@ class InlineSession:
             return "Ctrl-C again to leave"
         if self._app.editing_mode == EditingMode.VI and self._app.vi_state.input_mode == InputMode.NAVIGATION:
             return "vi: i to insert"
+        hints = []
+        if self._chat.busy and not self._inquiries:
+            hints.append("stopping…" if self._chat.stopping else "Esc stops")
         if self._chat.queue:
-            return "↑ takes the queued message back"
-        if not self._chat.busy or self._inquiries:
-            return ""
-        return "stopping…" if self._chat.stopping else "Esc stops"
+            hints.append("↑ takes the queued message back")
+        return " · ".join(hints)
 
     def _waiting_calls(self) -> int:
         return sum(call.state == "waiting" for call in self._view.calls.values())
