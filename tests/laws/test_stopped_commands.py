@@ -22,16 +22,16 @@ How = Literal["timeout", "kill", "close"]
 
 WAITS = st.sampled_from(
     (
-        "sleep 5",
-        "sleep 5 | cat",
-        "sleep 5 & wait",
-        "(sleep 5)",
-        "timeout 50 sleep 5",
-        "env -i sleep 5",
-        "setsid -w sleep 5",
+        "sleep 600",
+        "sleep 600 | cat",
+        "sleep 600 & wait",
+        "(sleep 600)",
+        "timeout 6000 sleep 600",
+        "env -i sleep 600",
+        "setsid -w sleep 600",
         "while sleep 0.005; do :; done",
-        "for i in 1 2 3 4; do sleep 0.01 & done; wait; sleep 5",
-        "x=$(sleep 5)",
+        "for i in 1 2 3 4; do sleep 0.01 & done; wait; sleep 600",
+        "x=$(sleep 600)",
     )
 )
 WRAPPERS = st.sampled_from(
@@ -67,7 +67,8 @@ def test_nothing_of_a_stopped_command_runs_after_its_result(commands, delay, how
 
 def test_the_rest_of_a_command_never_runs_when_its_sleep_is_stopped(tmp_path_factory):
     folders = [tmp_path_factory.mktemp("stopped") for _ in range(40)]
-    asyncio.run(_stop_all(["sleep 5; touch m"] * 40, folders, 0.06, "timeout"))
+    # However busy the machine is, no sleep ends by itself.
+    asyncio.run(_stop_all(["sleep 600; touch m"] * 40, folders, 0.06, "timeout"))
 
 
 async def _stop_all(commands: list[str], folders: list[Path], delay: float, how: How) -> None:

@@ -20,7 +20,7 @@ class SqliteStore:
     """All sessions in one database."""
 
     def __init__(self, path: Path) -> None:
-        self._database = sqlite3.connect(path)
+        self._database = sqlite3.connect(path, check_same_thread=False)  # the collector may run in any thread
         self._database.execute("CREATE TABLE IF NOT EXISTS records (session TEXT, record BLOB)")
 
     def __del__(self) -> None:

@@ -262,7 +262,7 @@ async def test_unix_sockets_outside_temp_are_not_reachable_unless_named(tmp_path
         agent.bind(path)
         agent.listen()
         workspace = place(tmp_path, "bubblewrap", allowRead=[path] if named else [])
-        code = f"import socket; socket.socket(socket.AF_UNIX).connect('{path}'); print('joined')"
+        code = f"import socket; socket.socket(socket.AF_UNIX).connect('{path}'); print('join' + 'ed')"
         result = await ran(workspace, f'{sys.executable} -c "{code}"')
     assert ("joined" in result.text) is named
 
