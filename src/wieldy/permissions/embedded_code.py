@@ -30,13 +30,13 @@ from wieldy.permissions.runtime_names import (
     SHELL,
     SHELL_SPECIAL,
     STARTS_PROGRAMS,
+    WITH_SUBCOMMANDS,
     argument_texts,
     interpreters,
     reads_input,
     unknown_code,
     unknown_file,
 )
-from wieldy.permissions.suggest import WITH_SUBCOMMANDS
 
 if TYPE_CHECKING:
     from wieldy.shell.policy.analysis import Analysis

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from wieldy.permissions import suggest
-from wieldy.permissions.runtime_names import argument_words
+from wieldy.permissions.runtime_names import WITH_SUBCOMMANDS, argument_words
 
 if TYPE_CHECKING:
     from wieldy.shell.policy.command_part import CommandPart
@@ -39,7 +38,7 @@ def escalating_option(part: CommandPart, specifier: str) -> str | None:
     """Find a word by which a program writes a file or runs another program, and which the rule itself does not name."""
     program = part.program or ""
     # A rule for all of git means all of git.
-    is_for_program = program in suggest.WITH_SUBCOMMANDS and specifier.rstrip(":* ") == program
+    is_for_program = program in WITH_SUBCOMMANDS and specifier.rstrip(":* ") == program
     options = ESCALATING_OPTIONS.get(program)
     if options is None or is_for_program:
         return None

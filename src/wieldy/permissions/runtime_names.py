@@ -10,12 +10,17 @@ import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from wieldy.permissions.suggest import WITH_SUBCOMMANDS
+from wieldy.shell.policy.programs.spec import word_set
 
 if TYPE_CHECKING:
     from wieldy.shell.policy.command_part import CommandPart
     from wieldy.shell.policy.words import Word
 
+# Programs whose sub-command says what they do: a rule names both.
+WITH_SUBCOMMANDS = word_set(
+    "apt apt-get brew bun bundle cargo composer conda deno docker dotnet gcloud gh git go gradle helm hg jj just kubectl "
+    "make mix mvn npm nx pip pip3 pipenv pnpm podman poetry rails rake rustup svn systemctl terraform tox turbo uv yarn"
+)
 SHELL = re.compile(r"(ba|da|z|k|fi|a|c|tc|rba)?sh|eval|source|\.")
 # These run their input as commands whatever their arguments are.
 READS_COMMANDS = re.compile(r"ssh|su|at|batch|parallel|crontab")

@@ -15,6 +15,8 @@ from wieldy.permissions.paths import PathResolver, ResolvedPath, is_below, path_
 from wieldy.permissions.patterns import CommandPattern, escape_command, escape_path
 from wieldy.permissions.rules import Origin, Rule, RuleError, parse
 from wieldy.permissions.ruleset import ToolRules, path_pattern
+from wieldy.permissions.runtime_names import INTERPRETER, READS_INPUT, SHELL
+from wieldy.shell.policy.programs.spec import word_set
 
 MAX_RULES = 5
 MAX_RULE_CHARS = 120
@@ -26,18 +28,9 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=\S*")
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9_:-]*")
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# Programs whose sub-command says what they do: the rule names both.
-WITH_SUBCOMMANDS = _words(
-    "apt apt-get brew bun bundle cargo composer conda deno docker dotnet gcloud gh git go gradle helm hg jj just kubectl "
-    "make mix mvn npm nx pip pip3 pipenv pnpm podman poetry rails rake rustup svn systemctl terraform tox turbo uv yarn"
-)
 # A rule for these with any further words is safe to remember: they read, write files that are judged anyway, or run the
 # project's own checks. Of every other program just the exact command is suggested.
-SAFE_PREFIXES = _words(
+SAFE_PREFIXES = word_set(
     "basename cat cmp cut df diff dirname du grep head ls mkdir nl readlink realpath rmdir stat tac tail touch tr wc "
     "black clang-format eslint flake8 gofmt isort jest mocha mypy phpunit prettier pylint pyright pytest rspec rubocop ruff "
     "rustfmt shellcheck stylelint tsc vitest yamllint"
@@ -69,10 +62,10 @@ _SAFE_SUBCOMMANDS = {
     "terraform": "fmt validate",
     "systemctl": "status",
 }
-SAFE_SUBCOMMANDS = {prefix: _words(names) for prefix, names in _SAFE_SUBCOMMANDS.items()}
+SAFE_SUBCOMMANDS = {prefix: word_set(names) for prefix, names in _SAFE_SUBCOMMANDS.items()}
 # The scripts of a project, by any name.
 SCRIPT_RUNNERS = frozenset({"npm run", "pnpm run", "yarn run", "bun run", "deno task"})
-SHELL_KEYWORDS = _words("if then else elif fi for while until do done case esac in function select { } [ [[ ! coproc")
+SHELL_KEYWORDS = word_set("if then else elif fi for while until do done case esac in function select { } [ [[ ! coproc")
 
 
 def for_command(program: str | None, text: str, *, exact: bool = False) -> str | None:
@@ -89,6 +82,8 @@ def _for_command(program: str | None, text: str, exact: bool) -> str | None:
         return None
     if start in SHELL_KEYWORDS or (start and not _WORD.fullmatch(start) and not _PROGRAM_PATH.fullmatch(start)):
         return None
+    if _reads_program_from_stdin(words):
+        return None
     prefix = None if exact else _safe_prefix(words)
     if prefix is not None:
         rule = f"Bash({prefix}:*)"
@@ -96,6 +91,16 @@ def _for_command(program: str | None, text: str, exact: bool) -> str | None:
     specifier = escape_command(text)
     rule = f"Bash({specifier})"
     return rule if parse_savable(rule) and CommandPattern(specifier).matches(text) else None
+
+
+def _reads_program_from_stdin(words: list[str]) -> bool:
+    """Whether an interpreter is given no script: a rule for `sh` would allow whatever is piped into it."""
+    names = [word.rpartition("/")[2] for word in words]
+    for index, name in enumerate(names):
+        if SHELL.fullmatch(name) or (INTERPRETER.fullmatch(name) and not name.endswith("make")):
+            arguments = words[index + 1 :]
+            return not READS_INPUT.isdisjoint(arguments) or all(word.startswith("-") for word in arguments)
+    return False
 
 
 def _safe_prefix(words: list[str]) -> str | None:
