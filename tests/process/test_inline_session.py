@@ -598,6 +598,18 @@ def test_the_menu_of_commands_does_not_vanish_between_two_keys(inline: Opener) -
     terminal.wait_until_gone("copy the last answer")
 
 
+def test_the_menu_follows_what_is_deleted(inline: Opener) -> None:
+    terminal = inline()
+    terminal.type("/mod")
+    terminal.wait_until_shown("show or change the model")
+    terminal.press("\x7f\x7f\x7f")
+    terminal.wait_until_shown("in all")
+    terminal.type("mod")
+    terminal.wait_until_gone("in all")
+    terminal.press("\x17")  # Ctrl-W
+    terminal.wait_until_gone("show or change the model")
+
+
 def test_the_last_result_is_shown_whole_in_the_pager(inline: Opener, tmp_path: Path) -> None:
     pager = tmp_path / "pager"
     pager.write_text(f"#!/bin/sh\ncat > {tmp_path}/paged\n")

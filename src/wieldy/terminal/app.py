@@ -457,7 +457,7 @@ class InlineSession:
         bind("escape", "enter", filter=editing)(lambda event: self._box.buffer.insert_text("\n"))
         bind("c-v", filter=editing & ~vi_navigation_mode)(lambda event: self._chat.paste_image(self._box.paste))
         bind(Keys.BracketedPaste, filter=editing)(lambda event: self._box.paste(event.data))
-        bind("backspace", filter=editing)(self._on_backspace)
+        bind("backspace", filter=editing)(lambda event: self._box.delete_backwards(event.arg))
         bind("up", filter=editing & Condition(lambda: self._box.is_empty and bool(self._chat.queue)))(
             self._on_take_back
         )
@@ -514,10 +514,6 @@ class InlineSession:
             return
         self._chat.submit(self._box.take())
         self._app.vi_state.input_mode = InputMode.INSERT
-
-    def _on_backspace(self, event: KeyPressEvent) -> None:
-        if not self._box.delete_mark():
-            event.current_buffer.delete_before_cursor(count=event.arg)
 
     def _on_take_back(self, event: KeyPressEvent) -> None:
         self._box.set_text(self._chat.take_back() or "")

@@ -37,6 +37,7 @@ class InputBox:
             multiline=True,
             tempfile_suffix=".md",
             on_text_changed=self._on_text_changed,
+            on_text_insert=self._on_text_insert,
             on_completions_changed=self._on_completions_changed,
         )
         self._menu: list[Row] = []  # as it was last drawn
@@ -53,6 +54,10 @@ class InputBox:
         return word.startswith("@") or (document.text.startswith("/") and "\n" not in document.text)
 
     def _on_text_changed(self, buffer: Buffer) -> None:
+        self._completing = False
+
+    def _on_text_insert(self, buffer: Buffer) -> None:
+        """Called after `_on_text_changed`. Only typed text starts a search: a deletion or a prompt from the history does not."""
         self._completing = self._completes_while_typing()
 
     def _on_completions_changed(self, buffer: Buffer) -> None:
@@ -102,6 +107,15 @@ class InputBox:
             return False
         self.buffer.delete_before_cursor(len(mark))
         return True
+
+    def delete_backwards(self, count: int = 1) -> None:
+        """Delete the mark of a paste, or characters, before the cursor; what is left of a command or path is completed anew."""
+        if self.delete_mark():
+            return
+        self.buffer.delete_before_cursor(count)
+        if self._completes_while_typing():
+            self._completing = True
+            self.buffer.start_completion()
 
     def rows(self, width: int, most: int, *, placeholder: str = "", mark: str = PROMPT_MARK) -> tuple[list[Row], Caret]:
         """Lay out the draft and say where the caret is; of a long one, the rows around the caret."""

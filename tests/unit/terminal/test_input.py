@@ -89,6 +89,16 @@ def test_the_rows_of_the_menu_belong_to_the_caller() -> None:
     box.buffer.insert_text("/he", fire_event=False)
     box.buffer.complete_state = CompletionState(box.buffer.document, [Completion("/help", -3)])
     box.menu_rows(80).append(())
-    box.buffer.insert_text("l", fire_event=False)  # its completions are being looked for: the last menu stays
+    box.buffer.insert_text("l", fire_event=False)
+    box.buffer.on_text_insert.fire()  # its completions are being looked for: the last menu stays
     assert box.menu_rows(80) == box.menu_rows(80)
     assert len(box.menu_rows(80)) == 1
+
+
+def test_no_menu_stays_where_no_completions_are_looked_for() -> None:
+    box = InputBox(None, None)
+    box.buffer.insert_text("/he", fire_event=False)
+    box.buffer.complete_state = CompletionState(box.buffer.document, [Completion("/help", -3)])
+    assert len(box.menu_rows(80)) == 1
+    box.buffer.delete_before_cursor(1)
+    assert box.menu_rows(80) == []
