@@ -53,8 +53,8 @@ class Analysis(Struct, frozen=True):
 
     @property
     def neutral_pythons(self) -> tuple[str, ...]:
-        """The Pythons that run a module of theirs, so that the launcher must keep them from importing the project's."""
-        return tuple(dict.fromkeys(part.program for part in self.parts if part.program and _imports_modules(part)))
+        """The Pythons, as the command names them, that the launcher must keep from importing modules of the project."""
+        return tuple(dict.fromkeys(part.argv[0].text for part in self.parts if _imports_modules(part)))
 
 
 def classify(command: str, *, cwd: str | None = None, home: str | None = None) -> Literal["read_only", "ask", "deny"]:

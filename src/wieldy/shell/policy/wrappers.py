@@ -190,7 +190,9 @@ def _env(args: tuple[Word, ...]) -> InnerCommand | None:
 def _command(args: tuple[Word, ...]) -> InnerCommand | None:
     if args and args[0].static and args[0].text in ("-v", "-V", "-pv", "-pV"):
         return None
-    return CommandWrapper("-p", transparent=True, harmless=True)(args)
+    # With `-p` another program by the same name may run than the one on PATH, which is the one that is looked at.
+    keeps_path = not (args and args[0].text.startswith("-p"))
+    return CommandWrapper("-p", transparent=True, harmless=keeps_path)(args)
 
 
 def _xargs(args: tuple[Word, ...]) -> InnerCommand | None:

@@ -262,3 +262,9 @@ def test_loops_and_functions_that_multiply_are_not_followed_for_ever() -> None:
         assert analysis_of(command).verdict == "unknown"
     for command in ("echo " + "{a,b}" * 500, "echo " + "{" * 5000, "echo " + "[" * 5000):
         assert [part.program for part in analysis_of(command).parts] == ["echo"]
+
+
+def test_a_python_that_is_named_by_its_path_is_the_one_whose_version_the_launcher_looks_at() -> None:
+    analysis = analysis_of("/usr/bin/python3 -m json.tool a; python3 -m json.tool a")
+    assert analysis.verdict == "read_only"
+    assert analysis.neutral_pythons == ("/usr/bin/python3", "python3")
