@@ -39,6 +39,7 @@ LOCAL_FILE_SYSTEMS = frozenset(
     {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "ramfs", "reiserfs", "tmpfs", "xfs", "zfs"}
 )
 MOUNTS_FILE = "/proc/self/mountinfo"
+WATCH_LIMIT_FILE = "/proc/sys/fs/inotify/max_user_watches"
 READ_BYTES = 1 << 16
 _EVENT = struct.Struct("iIII")
 
@@ -57,44 +58,61 @@ class WatchedChanges(Struct, frozen=True):
 class FolderWatch:
     """A watch on folders, each from the moment at which it is added. `tops` are the paths above all of them.
 
-    Raises `OSError` where the system cannot watch them.
+    All programs of a user share a number of watches: of these it takes `max_watches`, by default half, and none once it is
+    of no use. Raises `OSError` where the system cannot watch them.
     """
 
-    def __init__(self, tops: Iterable[str]) -> None:
+    def __init__(self, tops: Iterable[str], *, max_watches: int | None = None) -> None:
+        self._max_watches = _watch_limit() // 2 if max_watches is None else max_watches
         self._tops = {top: _identity(top) for top in tops}
         if not is_local(self._tops):
             raise OSError("other machines may change these folders")
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._fd = _check(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
         self._paths: dict[int, str] = {}
-        self._is_complete = True
 
     def add(self, path: str, descriptor: int) -> None:
         """Watch the folder that is open as `descriptor`. If that fails, `changes` will say that nothing is known."""
-        if not self._is_complete:
+        if self._fd < 0:
+            return
+        if len(self._paths) >= self._max_watches:
+            self.close()
             return
         number = self._libc.inotify_add_watch(self._fd, b"/proc/self/fd/%d" % descriptor, WATCHED_EVENTS)
         if number < 0 or self._paths.setdefault(number, path) != path:
-            self._is_complete = False  # there are too many watches, or one folder has two paths
+            self.close()  # there are too many watches, or one folder has two paths
 
     def changes(self) -> WatchedChanges | None:
         """What has changed since the last call; None if that is not known."""
+        if self._fd < 0:
+            return None
         changed: set[str] = set()
         replaced: set[str] = set()
+        is_known = True
         for number, mask, name in self._events():
             path = self._paths.get(number)
             if mask & (IN_Q_OVERFLOW | IN_UNMOUNT) or (mask & SELF_CHANGED and path in self._tops):
-                self._is_complete = False
+                is_known = False
             elif path is not None and not mask & SELF_CHANGED:  # the folder above is told as well
                 changed.add(path)
                 if mask & IN_ISDIR and mask & NAMES_CHANGED:
                     replaced.add(f"{path.rstrip('/')}/{name}")
-        if any(_identity(top) != identity for top, identity in self._tops.items()) or not is_local(self._tops):
-            self._is_complete = False
-        return WatchedChanges(frozenset(changed), frozenset(replaced)) if self._is_complete else None
+        if is_known and self._are_tops_the_same():
+            return WatchedChanges(frozenset(changed), frozenset(replaced))
+        self.close()
+        return None
 
     def close(self) -> None:
-        os.close(self._fd)
+        """Give the watches back; from now on nothing is known."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _are_tops_the_same(self) -> bool:
+        try:
+            return all(_identity(top) == identity for top, identity in self._tops.items()) and is_local(self._tops)
+        except OSError:
+            return False
 
     def _events(self) -> Iterator[tuple[int, int, str]]:
         """The events that are waiting: number of the watch, kind, name of the entry."""
@@ -134,6 +152,11 @@ def is_local(tops: Iterable[str], mounts_file: str = MOUNTS_FILE) -> bool:
         if kind not in LOCAL_FILE_SYSTEMS:
             return False
     return True
+
+
+def _watch_limit() -> int:
+    with open(WATCH_LIMIT_FILE, "rb") as file:
+        return int(file.read())
 
 
 def _parse_mount(line: bytes) -> tuple[str, str]:

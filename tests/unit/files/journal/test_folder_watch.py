@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -179,3 +181,32 @@ def test_without_a_watch_for_every_folder_nothing_is_known(root):
     TreeWalker({}).walk((str(root),), {}, TimeLimit(60), watch=watch)
     assert watch.changes() is None
     watch.close()
+
+
+def open_watches() -> list[str]:
+    links = []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            links.append(os.readlink(f"/proc/self/fd/{name}"))
+    return [link for link in links if "inotify" in link]
+
+
+def test_watches_that_are_of_no_use_are_left_to_the_command(root):
+    """A command such as `npm run dev` needs watches too, and the system has a limit for each user."""
+    others = open_watches()
+    watch = FolderWatch((str(root),), max_watches=2)
+    assert len(open_watches()) == len(others) + 1
+    TreeWalker({}).walk((str(root),), {}, TimeLimit(60), watch=watch)
+    assert open_watches() == others
+    assert watch.changes() is None
+    watch.close()
+
+
+def test_a_list_of_mounts_that_cannot_be_read_means_that_nothing_is_known(watch, root):
+    used = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, used[1]))  # as when too many files are open
+    try:
+        changes = watch.changes()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, used)
+    assert changes is None
