@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from wieldy.core.errors import StaleFileError
+from wieldy.core.logs import log
 
 HEADER = struct.Struct(">QB")
 RECEIVE_BYTES = 1 << 16
@@ -32,7 +33,7 @@ class FrameSocket:
         self._socket = connection
         self._sending = threading.Lock()
         self._buffer = bytearray()
-        self._descriptors: deque[int] = deque()
+        self._descriptors: deque[tuple[int, ...]] = deque()  # of the frames that have any, in their order
 
     def send(self, message: bytes, descriptors: tuple[int, ...] = ()) -> None:
         header = HEADER.pack(len(message), len(descriptors))
@@ -43,37 +44,48 @@ class FrameSocket:
                 self._socket.sendall(header)
             self._socket.sendall(message)
 
-    def receive(self) -> tuple[bytes, tuple[int, ...]] | None:
-        """The next frame and its descriptors; None at the end."""
+    def receive(self) -> tuple[bytes, tuple[int, ...] | None] | None:
+        """The next frame and its descriptors, None where this process can open no more files; None at the end."""
         header = self._take(HEADER.size)
         if header is None:
             return None
-        size, descriptors = HEADER.unpack(header)
+        size, expected = HEADER.unpack(header)
         message = self._take(size)
         if message is None:
             return None
-        return message, tuple(self._descriptors.popleft() for _ in range(descriptors))
+        descriptors = self._descriptors.popleft() if expected else ()
+        if len(descriptors) == expected:
+            return message, descriptors
+        _close_all(descriptors)
+        return message, None
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
+    # A header is sent at once, and what is received ends with the first bytes that have descriptors: these belong to one frame.
     def _take(self, size: int) -> bytes | None:
         while len(self._buffer) < size:
             try:
-                data, descriptors, _, _ = socket.recv_fds(self._socket, RECEIVE_BYTES, MAX_DESCRIPTORS)
+                data, descriptors, flags, _ = socket.recv_fds(self._socket, RECEIVE_BYTES, MAX_DESCRIPTORS)
             except OSError:
                 return None
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, False)
-                self._descriptors.append(descriptor)
+            if descriptors or flags & socket.MSG_CTRUNC:  # the latter where the limit of open files is reached
+                self._descriptors.append(tuple(descriptors))
             if not data:
                 return None
             self._buffer += data
         taken = bytes(self._buffer[:size])
         del self._buffer[:size]
         return taken
+
+
+def _close_all(descriptors: tuple[int, ...]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -135,23 +147,29 @@ class Caller:
         self._reader.join()
 
     def _read(self) -> None:
-        while (frame := self._frames.receive()) is not None:
-            message, descriptors = frame
-            number, result, failure = msgspec.msgpack.decode(message)
-            with self._lock:
-                future = self._waiting.pop(number, None)
-            if future is None:
-                for descriptor in descriptors:
-                    os.close(descriptor)
-            elif failure is not None:
-                future.set_exception(msgspec.convert(failure, Failure).to_exception())
-            else:
-                future.set_result((result, descriptors))
+        try:
+            while (frame := self._frames.receive()) is not None:
+                self._settle(*frame)
+        except Exception:
+            log.exception("an answer of the worker cannot be read")
         with self._lock:
             self._has_ended = True
             waiting, self._waiting = list(self._waiting.values()), {}
         for future in waiting:
             future.set_exception(self._lost())
+
+    def _settle(self, message: bytes, descriptors: tuple[int, ...] | None) -> None:
+        number, result, failure = msgspec.msgpack.decode(message)
+        with self._lock:
+            future = self._waiting.pop(number, None)
+        if future is None:
+            _close_all(descriptors or ())
+        elif failure is not None:
+            future.set_exception(msgspec.convert(failure, Failure).to_exception())
+        elif descriptors is None:
+            future.set_exception(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+        else:
+            future.set_result((result, descriptors))
 
     def _lost(self) -> ConnectionResetError:
         return ConnectionResetError(errno.ECONNRESET, self._describe_end())
