@@ -52,9 +52,9 @@ class BackgroundFsync:
             needed = self._written if count is None else count
             if self._error is None and self._on_disk >= needed:
                 return
+            self._start()  # first: where no thread can be had, nobody waits
             future: asyncio.Future[None] = loop.create_future()
             self._waiters.append((needed, loop, future))
-            self._start()
         await future
 
     def close_file(self) -> None:

@@ -87,7 +87,7 @@ def run_in_background(function: Callable[..., object], *args: Any, of_program: b
     def job() -> None:
         try:
             function(*args)
-        except Exception:
+        except BaseException:  # `sys.exit` too: it must not end a thread that the pool counts on
             log.exception("background work failed")
 
     (_program_pool if of_program else _own_pool).start(job)

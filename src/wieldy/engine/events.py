@@ -152,7 +152,7 @@ class ThreadSubscription(Subscription):
                 break
             try:
                 self._subscriber(event)
-            except Exception:
+            except BaseException:  # `sys.exit` too: the events to come are delivered all the same
                 log.exception("a subscriber failed on %s", event.kind)
         with self._lock:
             self._is_delivering = has_more = bool(self.pending or self.dropped)

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import gc
 import os
+import sys
 import threading
 import weakref
 
@@ -125,6 +126,16 @@ async def test_background_work_is_done_and_its_errors_are_logged(caplog):
             break
         await asyncio.sleep(0.01)
     assert caplog.records[0].exc_info[0] is ZeroDivisionError
+
+
+async def test_background_work_that_exits_takes_no_thread_from_the_pool():
+    for _ in range(POOL_THREADS):
+        run_in_background(sys.exit, "no")
+    for _ in range(500):
+        if len(_own_pool._idle) == _own_pool._threads:
+            break
+        await asyncio.sleep(0.01)
+    assert len(_own_pool._idle) == _own_pool._threads
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
