@@ -39,10 +39,8 @@ def commit_tree(
     removed = [replace(write, folders=()) for write in writes if write.after is None]
     others = [write for write in writes if write.after is not None]
     written: list[WrittenFile] = []
+    _require_unchanged(nodes, roots)
     try:
-        for change in nodes:
-            if not is_same_node(read_node(change.path), change.before):
-                raise StaleFileError(change.path, "was changed by someone else meanwhile")
         _change_nodes(
             [(change.path, change.before, change.after) for change in nodes],
             {write.real_path for write in others},
@@ -98,6 +96,16 @@ def roll_back_tree(writes: Sequence[FileWrite], nodes: Sequence[NodeChange], dis
     )
 
 
+def _require_unchanged(nodes: Sequence[NodeChange], roots: Sequence[str]) -> None:
+    for change in nodes:
+        try:
+            now = read_node(change.path)
+        except OSError as error:
+            raise explain_os_error(error, change.path, roots=roots) from error
+        if not is_same_node(now, change.before):
+            raise StaleFileError(change.path, "was changed by someone else meanwhile")
+
+
 def _write_states(writes: Sequence[FileWrite], nodes: Sequence[NodeChange]) -> list[WriteState]:
     """How far each write came. Where a symlink or folder of ours is, there is no file."""
     paths = {change.path for change in nodes}
@@ -136,7 +144,9 @@ def _is_ours(now: Node, change: NodeChange) -> bool:
             state.mode | extra for state in states if state and state.kind == "folder" for extra in (0, OWNER_ACCESS)
         }
         return now.mode in modes or now.mode == OWNER_ACCESS
-    return any(is_same_node(now, state) for state in states) or now.kind == "file"
+    if now.kind == "file" and not all(_is(state, "file") for state in states):
+        return True  # a file that came or is about to go; its permissions are set last
+    return any(is_same_node(now, state) for state in states)
 
 
 # A path, what is there now, and what shall be.

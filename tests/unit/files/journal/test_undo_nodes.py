@@ -12,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from wieldy.core.errors import StaleFileError
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.command_snapshots import CommandSnapshot
+from wieldy.files.journal.entries import ChangeOrigin
 from wieldy.files.journal.journal import Journal
-from wieldy.files.journal.undo import history, history_lines, plan_lines, plan_undo, redo, undo
+from wieldy.files.journal.undo import carry_out, history, history_lines, plan_lines, plan_undo, redo, undo
 from wieldy.files.writing.disk import Disk
 from wieldy.files.writing.errors import WriteError
+from wieldy.files.writing.nodes import NodeChange
 from wieldy.workspace_services import open_workspace
 
 SETUP = """
@@ -255,3 +258,27 @@ def test_what_cannot_come_back_because_of_a_file_without_a_copy_is_named(project
     assert (project.root / "src").stat().st_size == 6_000_000
     redo(project.journal())
     assert project.state == after
+
+
+def test_permissions_that_somebody_changes_after_the_plan_was_made_stay(project):
+    project.run("chmod 600 plain; rm link")
+    journal = project.journal()
+    plan = plan_undo(journal)
+    (project.root / "plain").chmod(0o640)
+    with pytest.raises(StaleFileError):
+        carry_out(journal, plan)
+    assert stat.S_IMODE((project.root / "plain").stat().st_mode) == 0o640
+    assert not os.path.lexists(project.root / "link")
+
+
+def test_permissions_that_somebody_changes_after_a_crash_stay(project):
+    project.run("chmod 600 plain; chmod 700 tool")
+    journal = project.journal()
+    plan = plan_undo(journal)
+    nodes = [NodeChange(node.path, node.now, node.then) for node in plan.nodes]
+    journal.begin((), ChangeOrigin("session", "undo-1", "undo", kind="undo", reverses=plan.reverses), nodes)
+    (project.root / "plain").chmod(0o640)
+    (project.root / "tool").chmod(0o755)
+    project.journal().recover()
+    modes = [stat.S_IMODE((project.root / name).stat().st_mode) for name in ("plain", "tool")]
+    assert modes == [0o640, 0o700]
