@@ -120,6 +120,22 @@ async def test_undo_and_redo_work_there_and_remove_the_folders_that_were_made(ma
 
 
 @pytest.mark.asyncio
+async def test_undo_takes_back_files_there_and_the_users_memory_here_in_one_go(make_box, backend, root, tmp_path):
+    env = {**os.environ, "WIELDY_HOME": str(tmp_path / "own")}
+    async with make_box(env=env, settings={"features": {"memory": True}}) as box:
+        await done(box, "Write", file_path="new", content="one\n")
+        await done(box, "MemoryWrite", path="habits.md", content="tabs\n", scope="user")
+        [memory] = (tmp_path / "own").rglob("habits.md")
+        await box.undo(everything=True)
+        assert not memory.exists()
+        with pytest.raises(FileNotFoundError):
+            backend.direct.stat(f"{root}/new")
+        await box.redo()
+        assert memory.read_text() == "tabs\n"
+        assert backend.direct.read(f"{root}/new") == b"one\n"
+
+
+@pytest.mark.asyncio
 async def test_undo_here_knows_nothing_of_a_change_there(make_box, root, tmp_path):
     async with make_box() as box:
         await done(box, "Write", file_path="new", content="one\n")

@@ -17,7 +17,7 @@ from wieldy.files.writing.commit import WrittenFile, commit_writes
 from wieldy.files.writing.disk import LOCAL_DISK, Disk
 from wieldy.files.writing.errors import RollbackError, WriteError, explain_os_error
 from wieldy.files.writing.nodes import NodeChange
-from wieldy.files.writing.recovery import recover_writes, remove_empty_folders
+from wieldy.files.writing.recovery import recover_writes, remove_empty_folders, roll_back_writes, write_states
 from wieldy.files.writing.target import (
     READ_FLAGS,
     FileWrite,
@@ -182,32 +182,46 @@ class RemoteWriter(LocalWriter):
         )
 
     def commit_writes(self, writes: Sequence[FileWrite], roots: Sequence[str] = ()) -> tuple[WrittenFile, ...]:
-        """Write one file after the other; what was written before one fails is written back."""
-        if all(self._remote.is_on_host(write.real_path) for write in writes):
-            return super().commit_writes(writes, roots)
+        """Write one file after the other, those of this machine last; what was written before one fails is written back."""
+        here, there = self._by_place(writes)
         written: list[WrittenFile] = []
         done: list[FileWrite] = []
-        for write in writes:
+        for write in there:
             try:
                 written.append(self._write(write))
             except (StaleFileError, WriteError) as error:
                 self._roll_back(done, write, error)
                 raise
             done.append(write)
-        self._remove_emptied(writes)
-        return tuple(written)
+        if here:
+            try:
+                written += super().commit_writes(here, roots)
+            except RollbackError:
+                raise  # recovery brings back all of them
+            except (StaleFileError, WriteError) as error:
+                self._roll_back(done, here[0], error)
+                raise
+        self._remove_emptied(there)
+        by_path = {file.real_path: file for file in written}
+        return tuple(by_path[write.real_path] for write in writes)
 
     def recover_writes(self, writes: Sequence[FileWrite]) -> bool:
-        if all(self._remote.is_on_host(write.real_path) for write in writes):
-            return super().recover_writes(writes)
-        contents = [self._content(write.real_path) for write in writes]
-        finished = all(content == write.after for content, write in zip(contents, writes, strict=True))
+        here, there = self._by_place(writes)
+        if not there:
+            return super().recover_writes(here)
+        contents = [self._content(write.real_path) for write in there]
+        finished = all(content == write.after for content, write in zip(contents, there, strict=True))
+        if here and finished:
+            finished = super().recover_writes(here)
+        elif here:
+            roll_back_writes(here, write_states(here), self.disk, finished=False)
         if finished:
-            self._remove_emptied(writes)
+            self._remove_emptied(there)
         else:
-            for write, content in zip(reversed(writes), reversed(contents), strict=True):
+            for write, content in zip(reversed(there), reversed(contents), strict=True):
                 if content == write.after:  # else it was not written, or somebody else has changed it since
-                    self._write_back(write)
+                    with suppress(StaleFileError):  # somebody changes it right now
+                        self._write_back(write)
         return finished
 
     def remove_empty_folders(self, folders: Iterable[str]) -> None:
@@ -229,6 +243,11 @@ class RemoteWriter(LocalWriter):
     def explain(self, error: OSError, path: str, needed: int = 0) -> WriteError:
         why = (error.strerror or str(error)).lower()
         return WriteError(path, f"{path} could not be written: {why}. It is unchanged.", number=error.errno or 0)
+
+    def _by_place(self, writes: Sequence[FileWrite]) -> tuple[list[FileWrite], list[FileWrite]]:
+        """The writes on this machine, and those on the backend."""
+        here = [write for write in writes if self._remote.is_on_host(write.real_path)]
+        return here, [write for write in writes if not self._remote.is_on_host(write.real_path)]
 
     def _write(self, write: FileWrite) -> WrittenFile:
         try:
