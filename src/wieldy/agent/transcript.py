@@ -126,7 +126,12 @@ class Transcript:
         if self.conversation.agents and self.path is not None and self.path.parent != folder:
             # A fork: its subagents go on in copies of their own.
             copy = self.path.parent / SUBAGENT_FOLDER
-            await in_thread(shutil.copytree, folder / SUBAGENT_FOLDER, copy, dirs_exist_ok=True)
+            try:
+                await in_thread(shutil.copytree, folder / SUBAGENT_FOLDER, copy, dirs_exist_ok=True)
+            except FileNotFoundError:
+                pass  # a subagent whose transcript is gone cannot go on, and says so when it is to
+            except OSError as error:
+                raise self._write_error(error) from None
 
     def open(self) -> None:
         """Open and lock the log. Raises `SessionError`."""
@@ -367,10 +372,10 @@ class Conversation:
         self.waiting = list(record.ids)
 
     def _forget_waiting(self) -> None:
-        """Forget the calls that wait, with their questions. Subagents that no call waits for keep theirs."""
+        """Forget the calls that wait, with their questions. Subagents that no call waits for keep theirs, also those at work."""
         for call in self.waiting:
             self._forget_agent(call)
-        self.pending = {id: question for id, question in self.pending.items() if question.call in self.waiting_agents}
+        self.pending = {id: question for id, question in self.pending.items() if question.call in self.agents}
         self.waiting = []
 
     def _forget_agent(self, call: str) -> None:

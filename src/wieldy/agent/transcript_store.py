@@ -91,7 +91,10 @@ class StoredTranscript(Transcript):
             if not lines or agent_id in copied:
                 continue
             copied.add(agent_id)
-            await self._store.append(_stored_id(self._session_id, agent_id), lines)
+            try:
+                await self._store.append(_stored_id(self._session_id, agent_id), lines)
+            except Exception as error:
+                raise self._describe("written", error) from error
             found = [record for line in lines if (record := decode_record(line)) is not None]
             agents += [started.id for started in fold(found).agents.values()]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,8 +15,8 @@ from typing import Any
 import pytest
 from tests.unit.agent.oracle import check_history
 
-from wieldy import AgentType, Script, Session, SessionError
-from wieldy.core.events import RunEnded
+from wieldy import AgentType, Script, Session, SessionError, tool
+from wieldy.core.events import RunEnded, Steered
 
 pytestmark = pytest.mark.asyncio
 
@@ -256,6 +258,61 @@ async def test_the_question_can_be_answered_in_a_fork_and_in_the_original(projec
         async with opened(project, model, resume=session.id, fork=fork, **kept) as resumed:
             assert await resumed.answer({"t": True}) == text
             check_history(resumed.messages)
+
+
+async def test_a_message_to_the_model_while_the_subagent_still_works_leaves_its_question_open(project):
+    heard = asyncio.Event()
+
+    @tool(read_only=True)
+    async def linger() -> str:
+        """Work on beside the call that has to be asked about."""
+        while not session.conversation.pending:
+            await asyncio.sleep(0.01)
+        session.steer("are you there?")
+        await heard.wait()
+        return "over"
+
+    worker = AgentType("worker", "You work.", tools=["Read", "linger"])
+    read = {"call": "Read", "input": {"file_path": str(project.parent / "a.txt")}, "id": "r"}
+    model = Script(
+        [[agent("x", "A", run_in_background=True)], say("sent"), say("I am")],
+        agents=[("worker", "", Script([[read, {"call": "linger", "id": "l"}]]))],
+    )
+    async with opened(project, model, agents=[worker], tools=[linger]) as session:
+        async for event in session.run("go"):
+            if isinstance(event, Steered):
+                heard.set()
+        assert isinstance(event, RunEnded)
+        assert (event.why, event.text) == ("waiting", "I am")
+        assert ids(session) == ["r"]
+
+
+async def test_a_fork_can_be_made_where_the_transcript_of_a_subagent_is_gone(project):
+    first = Script([[agent("x", "A")]], agents=[("worker", "", Script([[touch("made", "t")]]))])
+    async with opened(project, first) as session:
+        await session.ask("go")
+    shutil.rmtree(session.box.workspace.session_dir / "agents")
+    async with opened(project, Script([say("hello")]), resume=session.id, fork=True) as fork:
+        assert await fork.ask("hi") == "hello"
+        check_history(fork.messages)
+
+
+async def test_a_store_that_refuses_the_copy_of_a_subagent_is_reported_as_such(project):
+    class Full(MemoryStore):
+        async def append(self, session_id: str, records: list[bytes]) -> None:
+            if is_full:
+                raise OSError("no space left")
+            await super().append(session_id, records)
+
+    store, is_full = Full(), False
+    first = Script([[agent("x", "A")]], agents=[("worker", "", Script([[touch("made", "t")]]))])
+    async with opened(project, first, store=store) as session:
+        await session.ask("go")
+    is_full = True
+    fork = opened(project, Script([say("hello")]), resume=session.id, fork=True, store=store)
+    with pytest.raises(SessionError, match=r"cannot be written: no space left"):
+        await fork.ask("hi")
+    await fork.aclose()
 
 
 PROGRAM = """
