@@ -104,30 +104,37 @@ def copies_folder(workspace: Workspace) -> Path:
 
 
 def make_working_tree(scratch: Path, root: str, roots: tuple[str, ...]) -> WorkingTree:
-    """Make the copy of a subagent, or find the one that it left. Blocking. Raises `IsolationError`.
+    """Make the copy of a subagent, or find the one that it left, which is kept in any case. Blocking. Raises `IsolationError`.
 
     `roots` are all folders of the parent; the subagent must not change any of them.
     """
     try:
         live_top, commit = find_repository(root)
         top = scratch / "tree" / (os.path.basename(live_top) or "root")
-        if not (scratch / "base.git" / "made").exists():  # else the subagent goes on in it
-            remove_tree(scratch)
-            make_private_folder(top.parent)
-            note = _check_out_repository(live_top, commit, top) if commit else _copy_folder(live_top, top, scratch)
-            PatchRecorder(top, scratch).start()
-            (scratch / "note").write_text(note, encoding="utf-8")
-            (scratch / "base.git" / "made").touch()
+        if not (scratch / "base.git" / "made").exists():
+            _make_copy(scratch, live_top, commit, top)
+        elif not top.is_dir():
+            raise IsolationError(f"{scratch} is the copy of another folder than {live_top}")
         note = (scratch / "note").read_text(encoding="utf-8")
         own_root = os.path.normpath(os.path.join(top, os.path.relpath(root, live_top)))
         os.makedirs(own_root, exist_ok=True)
     except (SourceError, OSError) as error:
-        remove_tree(scratch)
         raise IsolationError(str(error)) from None
-    except IsolationError:
+    return WorkingTree(scratch, top, live_top, roots, os.path.realpath(own_root), note)
+
+
+def _make_copy(scratch: Path, live_top: str, commit: str, top: Path) -> None:
+    """Make the copy, whole or not at all."""
+    remove_tree(scratch)
+    try:
+        make_private_folder(top.parent)
+        note = _check_out_repository(live_top, commit, top) if commit else _copy_folder(live_top, top, scratch)
+        PatchRecorder(top, scratch).start()
+        (scratch / "note").write_text(note, encoding="utf-8")
+        (scratch / "base.git" / "made").touch()
+    except BaseException:
         remove_tree(scratch)
         raise
-    return WorkingTree(scratch, top, live_top, roots, os.path.realpath(own_root), note)
 
 
 def find_repository(root: str) -> tuple[str, str]:

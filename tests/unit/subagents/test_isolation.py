@@ -366,3 +366,29 @@ async def test_a_repository_inside_the_repository_is_refused(repository, tmp_pat
     with pytest.raises(IsolationError, match="a repository inside the repository"):
         make_working_tree(tmp_path / "scratch", str(repository), (str(repository),))
     assert not (tmp_path / "scratch").exists()
+
+
+async def test_a_copy_with_work_in_it_is_kept_where_the_agent_cannot_go_on_in_it(repository, tmp_path):
+    scratch = tmp_path / "scratch"
+    tree = make_working_tree(scratch, str(repository), (str(repository),))
+    (Path(tree.root) / "work.txt").write_text("hours\n")
+    (scratch / "note").unlink()
+    (scratch / "note").mkdir()  # it cannot be read
+    with pytest.raises(IsolationError, match="Is a directory"):
+        make_working_tree(scratch, str(repository), (str(repository),))
+    assert (Path(tree.root) / "work.txt").read_text() == "hours\n"
+
+
+async def test_the_copy_of_a_project_that_has_become_part_of_a_repository_is_not_taken_for_another(project, tmp_path):
+    inner = project / "inner"
+    inner.mkdir()
+    (inner / "a.txt").write_text("a\n")
+    scratch = tmp_path / "scratch"
+    tree = make_working_tree(scratch, str(inner), (str(inner),))
+    (Path(tree.root) / "work.txt").write_text("hours\n")
+    git(project, "init", "-q")
+    git(project, "add", "-A")
+    git(project, "-c", "user.name=t", "-c", "user.email=t@e.org", "commit", "-qm", "first")
+    with pytest.raises(IsolationError, match="another folder"):
+        make_working_tree(scratch, str(inner), (str(inner),))
+    assert (Path(tree.root) / "work.txt").read_text() == "hours\n"
