@@ -44,7 +44,7 @@ from wieldy.batch.store import (
     decode_result,
     write_durably,
 )
-from wieldy.core.threads import in_thread, in_thread_uncancellable
+from wieldy.core.threads import in_thread
 
 SPOOL_NAME = "spool"
 OTHER_DRIVER_SECONDS = 60.0
@@ -295,7 +295,7 @@ class RemoteStore(ResultStore):
         if (state := self._run.read_progress().get(self.progress_name)) is not None:
             age = time.time() - state.get("at", 0.0)
             is_elsewhere = state.get("host") != socket.gethostname()
-            if is_elsewhere and not state.get("over") and 0 <= age < OTHER_DRIVER_SECONDS:
+            if is_elsewhere and not state.get("over") and abs(age) < OTHER_DRIVER_SECONDS:  # clocks differ
                 raise StoreError(
                     f"another `wieldy batch` writes to {self.location} (pid {state.get('pid')} on {state.get('host')}); "
                     f"follow it with `wieldy batch watch`, or if it has died try again in {OTHER_DRIVER_SECONDS:g} s"
@@ -349,7 +349,7 @@ class RemoteStore(ResultStore):
         """Append a result; returns when it is on the disk and at the URL. Raises `StoreError`."""
         number, self._next = self._next, self._next + 1
         await super().append(result)
-        upload = asyncio.get_running_loop().create_task(in_thread_uncancellable(self._upload, number, result))
+        upload = asyncio.get_running_loop().create_task(in_thread(self._upload, number, result))
         self._uploads.add(upload)
         upload.add_done_callback(self._forget_upload)
         await asyncio.shield(upload)

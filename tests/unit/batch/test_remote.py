@@ -142,6 +142,32 @@ async def test_shards_write_side_by_side_and_the_last_one_predicts_everything(tm
         store.close()
 
 
+async def test_an_upload_that_never_ends_does_not_keep_the_process_alive(tmp_path):
+    code = """
+import asyncio, sys, threading
+from pathlib import Path
+from wieldy.batch.remote import RemoteStore
+from wieldy.batch.results import AttemptResult
+class Stuck(RemoteStore):
+    def _upload(self, number, result):
+        begun.set()
+        threading.Event().wait()
+async def main():
+    store = Stuck(sys.argv[1], Path(sys.argv[2])); store.open(); store.write_run({})
+    task = asyncio.create_task(store.append(AttemptResult(id="a", identity="a", ending="solved")))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+begun = threading.Event()
+asyncio.run(main())
+"""
+    words = [sys.executable, "-c", code, url(tmp_path), str(tmp_path / "spool")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    store = opened(tmp_path)
+    assert [each.id for each in RemoteRun(url(tmp_path)).results()] == ["a"]  # it was in the spool
+    store.close()
+
+
 async def test_a_driver_that_is_alive_elsewhere_is_not_disturbed(tmp_path):
     import time
 
@@ -151,6 +177,9 @@ async def test_a_driver_that_is_alive_elsewhere_is_not_disturbed(tmp_path):
     with pytest.raises(StoreError, match=r"another `wieldy batch` writes to .* \(pid 7 on elsewhere\)"):
         opened(tmp_path, "other")
     opened(tmp_path, "other", Shard(2, 3)).close()
+    store.write_progress({"at": time.time() + 20, "host": "elsewhere", "pid": 7})  # its clock is ahead of ours
+    with pytest.raises(StoreError, match="another `wieldy batch` writes to"):
+        opened(tmp_path, "other")
     store.write_progress({"at": time.time() - 100, "host": "elsewhere", "pid": 7})
     opened(tmp_path, "other").close()
     store.write_progress({"at": time.time(), "host": "elsewhere", "pid": 7, "over": True})
