@@ -6,6 +6,7 @@ the limits of output stay on this side, so whoever writes a backend need not thi
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import time
@@ -13,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
+
+from wieldy.core.threads import in_thread, run_in_background
 
 FileKind: TypeAlias = Literal["file", "folder", "link", "other"]
 
@@ -117,6 +120,28 @@ BACKEND_MEMBERS = (
     *("id", "has_host_programs", "stat", "realpath", "list_folder"),
     *("read", "write", "delete", "make_folder", "spawn"),
 )
+
+
+async def spawn_on(
+    backend: Backend, argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str], separate_stderr: bool = False
+) -> BackendProcess:
+    """Start a program of a backend in a thread. If the wait is cancelled, the program is ended as soon as it has started."""
+    starting = asyncio.ensure_future(in_thread(backend.spawn, argv, cwd=cwd, env=env, separate_stderr=separate_stderr))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        starting.add_done_callback(_end_unwanted)
+        raise
+
+
+def _end_unwanted(starting: asyncio.Future[BackendProcess]) -> None:
+    """End a process whose start nobody waits for any more."""
+    if not starting.cancelled() and starting.exception() is None:
+        process = starting.result()
+        for descriptor in (process.stdout, process.stderr):
+            if descriptor is not None:
+                os.close(descriptor)
+        run_in_background(process.end)
 
 
 def run_on(

@@ -10,9 +10,9 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.core.backend import Backend, BackendProcess
+from wieldy.core.backend import Backend, BackendProcess, spawn_on
 from wieldy.core.subprocesses import kill_process
-from wieldy.core.threads import in_thread, in_thread_uncancellable
+from wieldy.core.threads import in_thread, run_in_background
 
 CHUNK = 262_144
 MAX_STDERR = 16_384
@@ -41,7 +41,8 @@ async def run_process(
     consume: Consumer,
     backend: Backend | None = None,
 ) -> ProcessResult:
-    """Run a program, on a backend if one is given. It is dead when this returns, also when this is cancelled."""
+    """Run a program, on a backend if one is given. It is dead when this returns, also when this is cancelled; one that a
+    backend is about to start then is ended once it has started."""
     errors = _ErrorOutput()
     process = await (_start(argv, cwd, env) if backend is None else _start_remote(backend, argv, cwd, env))
     enough = timed_out = finished = False
@@ -140,9 +141,13 @@ class _RemoteChild:
 
 
 async def _start_remote(backend: Backend, argv: Sequence[str | bytes], cwd: str, env: Mapping[str, str]) -> _Child:
-    process = await in_thread_uncancellable(backend.spawn, argv, cwd=cwd, env=env, separate_stderr=True)
+    process = await spawn_on(backend, argv, cwd=cwd, env=env, separate_stderr=True)
     assert process.stderr is not None
-    return _RemoteChild(process, await _open_stream(process.stdout), await _open_stream(process.stderr))
+    try:
+        return _RemoteChild(process, await _open_stream(process.stdout), await _open_stream(process.stderr))
+    except BaseException:
+        run_in_background(process.end)
+        raise
 
 
 async def _open_stream(descriptor: int) -> asyncio.StreamReader:

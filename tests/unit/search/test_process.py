@@ -3,11 +3,16 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 import tracemalloc
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
+from wieldy import LocalBackend
+from wieldy.backends.local import LocalProcess
 from wieldy.search.process import run_process
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
@@ -136,3 +141,36 @@ async def test_a_program_that_has_just_ended_is_stopped_without_a_warning(caplog
         argv = ["sh", "-c", "echo $$; sleep 0.01"]
         await run_process(argv, cwd="/", env=os.environ, seconds=20.0, consume=enough_when_it_has_ended)
     assert caplog.messages == []
+
+
+class SlowBackend(LocalBackend):
+    """A backend that takes its time to start a program, as one behind a network does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_asked, self.may_start = threading.Event(), threading.Event()
+        self.started: SimpleQueue[LocalProcess] = SimpleQueue()
+
+    def spawn(self, *args: Any, **kwargs: Any) -> LocalProcess:
+        self.is_asked.set()
+        self.may_start.wait()
+        process = super().spawn(*args, **kwargs)
+        self.started.put(process)
+        return process
+
+
+@pytest.mark.asyncio
+async def test_a_program_that_a_backend_starts_after_a_cancellation_is_ended(tmp_path: Path) -> None:
+    backend = SlowBackend()
+    argv = [sys.executable, "-c", "import time; time.sleep(20)"]
+    search = asyncio.create_task(
+        run_process(argv, cwd=str(tmp_path), env={}, seconds=60, consume=lambda piece: True, backend=backend)
+    )
+    await asyncio.to_thread(backend.is_asked.wait)
+    search.cancel()
+    await asyncio.sleep(0)
+    backend.may_start.set()
+    with pytest.raises(asyncio.CancelledError):
+        await search
+    process = await asyncio.to_thread(backend.started.get)
+    assert await asyncio.to_thread(process.wait) < 0

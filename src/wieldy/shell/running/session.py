@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
 
-from wieldy.core.backend import Backend, BackendProcess
+from wieldy.core.backend import Backend, spawn_on
 from wieldy.core.errors import ToolFailure
 from wieldy.core.state_dirs import make_private_folder
-from wieldy.core.threads import in_thread, run_in_background
+from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.guardian import Guardian
 from wieldy.shell.running.launch import (
@@ -145,12 +145,8 @@ class ShellSession:
         argv = remote_command(backend, self.workspace, text, report)
         env = remote_environment(backend, surrounding, {**own, "PWD": cwd}, f"{self.token}.{self._count}.")
         separate = self.workspace.setting("bash.separateStderr")
-        starting = asyncio.ensure_future(in_thread(backend.spawn, argv, cwd=cwd, env=env, separate_stderr=separate))
         try:
-            process = await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            starting.add_done_callback(_end_unwanted)
-            raise
+            process = await spawn_on(backend, argv, cwd=cwd, env=env, separate_stderr=separate)
         except OSError as problem:
             raise ToolFailure(f"bash could not be started: {problem.strerror or problem}. Nothing was run.") from None
         pipes = [process.stdout] if process.stderr is None else [process.stdout, process.stderr]
@@ -189,16 +185,6 @@ class ShellSession:
             await shell.close()
         if "folder" in vars(self):
             await in_thread(shutil.rmtree, self.folder, ignore_errors=True)
-
-
-def _end_unwanted(starting: asyncio.Future[BackendProcess]) -> None:
-    """End a process whose start nobody waits for any more."""
-    if not starting.cancelled() and starting.exception() is None:
-        process = starting.result()
-        for descriptor in (process.stdout, process.stderr):
-            if descriptor is not None:
-                os.close(descriptor)
-        run_in_background(process.end)
 
 
 def _encode(command: str) -> bytes:
