@@ -214,9 +214,7 @@ class SessionSetup:
         async def work(loop: AgentLoop, context: tuple[str, ...], abort: Abort) -> RunEnd:
             conversation = self._transcript.conversation
             delegated, background = calls & conversation.delegated, calls & conversation.background_agents()
-            handles = {}
-            if delegated or background:
-                handles = await self._starter(loop).go_on(sorted(delegated | background), abort)
+            handles, failures = await self._starter(loop).go_on(sorted(delegated | background), abort)
             reports = [await handles[call].report() for call in sorted(delegated) if call in handles]
             end = RunEnd("done")
             if conversation.waiting and (not calls or calls - delegated):
@@ -225,6 +223,8 @@ class SessionSetup:
                 end = await loop.await_report(context, abort)
             else:
                 keep_context(context)
+            for call in sorted(delegated & failures.keys()):
+                return RunEnd("error", failures[call])
             for report in reports:
                 if not (report.done or report.waiting):
                     return RunEnd(

@@ -137,9 +137,9 @@ class SubagentStarter:
         identity = SubagentIdentity(id, task.definition.name, ctx.call_id)
         return self._start(task, identity, conversation, ctx.message_id, ctx.abort, goes_on=False, tree=tree)
 
-    async def go_on(self, calls: Iterable[str], abort: Abort) -> dict[str, SubagentHandle]:
-        """Go on with subagents for which no call of the model waits, by the calls that started them."""
-        handles = {}
+    async def go_on(self, calls: Iterable[str], abort: Abort) -> tuple[dict[str, SubagentHandle], dict[str, str]]:
+        """Go on with subagents for which no call of the model waits, by the calls that started them; and why others cannot."""
+        handles, failures = {}, {}
         for call in calls:
             earlier = self._parent.transcript.conversation.agents[call]
             types = self._parent.box.workspace.services.agent_types
@@ -151,9 +151,10 @@ class SubagentStarter:
                 task = SubagentTask(definition, "", earlier.description, tools, background=earlier.background)
                 handles[call] = await self._go_on(earlier, task, None, abort)
             except ToolFailure as failure:
+                failures[call] = f"{earlier.id} cannot go on: {failure.person}"
                 self._parent.transcript.append(SubagentEnded(earlier.id, call, "error"))
-                self._parent.box.events.emit(Notice(text=f"{earlier.id} cannot go on: {failure}"))
-        return handles
+                self._parent.box.events.emit(Notice(text=failures[call]))
+        return handles, failures
 
     async def _go_on(
         self, earlier: SubagentStarted, task: SubagentTask, turn_id: str | None, abort: Abort
@@ -211,8 +212,8 @@ class SubagentStarter:
             return await in_thread_uncancellable(make_working_tree, scratch, workspace.root, workspace.roots)
         except IsolationError as error:
             raise ToolFailure(
-                f"The agent was not started: it works in a copy of the project, and none can be made: {error}. "
-                "Do the task yourself, or send an agent that works in the project itself."
+                f"The agent was not started: it works in a copy of the project, and none can be made: {error}.",
+                "Do the task yourself, or send an agent that works in the project itself.",
             ) from None
 
     def _limits(self, task: SubagentTask) -> RunLimits:

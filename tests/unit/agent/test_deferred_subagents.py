@@ -247,6 +247,16 @@ async def test_a_delegated_task_that_fails_after_the_answer_raises(project):
             await resumed.answer({"t": True})
 
 
+async def test_a_delegated_task_that_cannot_go_on_after_the_answer_raises(project):
+    async with opened(project, Script([], agents=[("worker", "", Script([[touch("made", "t")]]))])) as session:
+        await session.delegate("worker", "make it")
+    shutil.rmtree(session.box.workspace.session_dir / "agents")
+    async with opened(project, Script([]), resume=session.id) as resumed:
+        with pytest.raises(SessionError, match=r"agent_\w+ cannot go on: There is no agent"):
+            await resumed.answer({"t": True})
+        assert resumed.pending == []
+
+
 @pytest.mark.parametrize("store", STORES)
 async def test_the_question_can_be_answered_in_a_fork_and_in_the_original(project, store):
     kept = {"store": store()} if store else {}
