@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wieldy.core.events import Notice
@@ -54,6 +54,7 @@ class Journal:
         self.locks = FileLocks(home / "locks")
         self._snapshots = snapshot_folder(workspace)
         self._compression: Thread | None = None
+        self._is_closing = Event()
         self.retention = Retention(
             home / "journal",
             max_age_days=workspace.setting("journal.maxAgeDays"),
@@ -94,9 +95,11 @@ class Journal:
 
     def sweep_if_due(self) -> None:
         """Compress contents and drop old entries in the background, when enough has come together."""
-        if self.store.uncompressed_bytes > COMPRESS_BYTES:
+        is_compressing = self._compression is not None and self._compression.is_alive()
+        if self.store.uncompressed_bytes > COMPRESS_BYTES and not is_compressing:
             self.store.uncompressed_bytes = 0
-            self._compression = Thread(target=compress_contents, args=(self.store.database.path,), daemon=True)
+            arguments = (self.store.database.path, self._is_closing.is_set)
+            self._compression = Thread(target=compress_contents, args=arguments, daemon=True)
             self._compression.start()
         if self.retention.is_due():
             run_in_background(self.retention.sweep)
@@ -175,6 +178,7 @@ class Journal:
                 self.workspace.emit(Notice(text=self.notices.popleft()))
 
     async def aclose(self) -> None:
+        self._is_closing.set()  # the daily sweep compresses the rest
         if self._compression is not None:
             await in_thread(self._compression.join)
         self.store.close()

@@ -106,11 +106,11 @@ class Retention:
                     path.unlink()
 
 
-def compress_contents(database: str) -> None:
-    """Compress what a journal has stored since the last time."""
+def compress_contents(database: str, is_stopped: Callable[[], bool]) -> None:
+    """Compress what a journal has stored since the last time, until that is done or stopped."""
     store = JournalStore(Path(database), replace_unusable=False)
     with suppress(OSError):
-        store.compress_contents()
+        store.compress_contents(is_stopped)
     store.close()
 
 

@@ -193,9 +193,10 @@ class JournalStore:
             mode=file.mode,
         )
 
-    def compress_contents(self) -> None:
+    def compress_contents(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Compress the contents that were stored as they are, because an edit does not wait for compression."""
-        while row := self.database.read_one("SELECT hash, data FROM contents WHERE NOT compressed LIMIT 1"):
+        next_content = "SELECT hash, data FROM contents WHERE NOT compressed LIMIT 1"
+        while not is_stopped() and (row := self.database.read_one(next_content)):
             hash, data = row
             change = "UPDATE contents SET data=?, compressed=1 WHERE hash=? AND NOT compressed"
             self.database.write(partial(_execute, change, (zlib.compress(data), hash)), durable=False)
