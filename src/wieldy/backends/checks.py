@@ -72,7 +72,7 @@ def creates_without_replacing(backend: Backend, folder: str) -> None:
     _expect(FileNotFoundError, lambda: backend.stat(gone))
 
 
-def lets_one_of_two_writers_win(backend: Backend, folder: str) -> None:
+def keeps_what_a_writer_wrote_that_was_not_refused(backend: Backend, folder: str) -> None:
     path = _new_path(folder)
     info = backend.write(path, b"old", expected=None)
     won: list[bytes] = []
@@ -274,7 +274,7 @@ BACKEND_CHECKS: tuple[BackendCheck, ...] = (
     replaces_only_the_version_that_was_read,
     notices_what_other_programs_change,
     creates_without_replacing,
-    lets_one_of_two_writers_win,
+    keeps_what_a_writer_wrote_that_was_not_refused,
     shows_each_file_whole,
     leaves_nothing_beside_a_file,
     keeps_permission_bits,

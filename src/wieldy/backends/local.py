@@ -19,7 +19,7 @@ from wieldy.core.backend import FileInfo, FileKind, FolderEntry
 from wieldy.core.errors import StaleFileError
 from wieldy.core.realpath import open_resolved, open_resolved_folder, realpath
 from wieldy.core.threads import in_thread
-from wieldy.files.writing.commit import commit_writes
+from wieldy.files.writing.commit import WrittenFile, commit_writes
 from wieldy.files.writing.errors import WriteError
 from wieldy.files.writing.target import Target, plan_write, resolve_target, with_content
 from wieldy.shell.running.guardian import Guardian
@@ -29,6 +29,7 @@ from wieldy.shell.running.reaper import ProcessTree, end_tree
 
 OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 BLOCK = 1 << 20
+WRITE_LOCKS = 64
 
 
 class LocalProcess:
@@ -66,6 +67,8 @@ class LocalBackend:
         self._numbers = count(1)
         self._guardian = Guardian(self._token)
         self._lock = threading.Lock()
+        # By path, so that only one of several writers finds the version that it expects.
+        self._write_locks = [threading.Lock() for _ in range(WRITE_LOCKS)]
         self._processes: list[LocalProcess] = []
 
     @property
@@ -95,11 +98,7 @@ class LocalBackend:
             os.close(descriptor)
 
     def write(self, path: str, content: bytes, *, expected: str | None, mode: int | None = None) -> FileInfo:
-        target = _open_target(path, expected)
-        try:
-            [written] = commit_writes((plan_write(target, content, mode=mode, alone=True),))
-        except WriteError as error:
-            raise OSError(error.number or errno.EIO, error.message, path) from None
+        written = self._commit(path, content, expected, mode)
         assert written.stat is not None
         return file_info(written.stat)
 
@@ -111,11 +110,15 @@ class LocalBackend:
             finally:
                 os.close(folder)
             return
-        target = _open_target(path, expected)
-        try:
-            commit_writes((plan_write(target, None, alone=True),))
-        except WriteError as error:
-            raise OSError(error.number or errno.EIO, error.message, path) from None
+        self._commit(path, None, expected)
+
+    def _commit(self, path: str, content: bytes | None, expected: str | None, mode: int | None = None) -> WrittenFile:
+        with self._write_locks[hash(path) % WRITE_LOCKS]:
+            target = _open_target(path, expected)
+            try:
+                return commit_writes((plan_write(target, content, mode=mode, alone=True),))[0]
+            except WriteError as error:
+                raise OSError(error.number or errno.EIO, error.message, path) from None
 
     def make_folder(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)

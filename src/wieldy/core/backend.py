@@ -100,8 +100,8 @@ class Backend(Protocol):
         """Give a file its whole content; a reader sees it whole, old or new, and so does whoever comes after a crash.
 
         `expected` is the version that it must have; None means that there must be nothing under this name. Raises
-        `StaleFileError` where that is not so, also for a link. Missing folders are made. An existing file keeps its
-        permission bits; a new one gets `mode`, if given.
+        `StaleFileError` where that is not so, also for a link; of several writers at once, one should win. Missing folders
+        are made. An existing file keeps its permission bits; a new one gets `mode`, if given.
         """
 
     def delete(self, path: str, *, expected: str | None = None) -> None:

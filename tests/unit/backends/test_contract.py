@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from tests.needs import skip_untested
 from tests.unit.backends.guide import guide_backend
 
-from wieldy import Backend, LocalBackend, OverlayBackend
+from wieldy import Backend, LocalBackend, OverlayBackend, StaleFileError
 from wieldy.backends.overlay import overlay_problem
 from wieldy.testing import BACKEND_CHECKS, BackendCheck
 
@@ -33,6 +34,27 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.parametrize("check", BACKEND_CHECKS, ids=lambda check: check.__name__)
 def test_a_backend_keeps_the_contract(place: tuple[Backend, str], check: BackendCheck):
     check(*place)
+
+
+def test_one_of_several_writers_of_the_same_version_wins(place: tuple[Backend, str]):
+    backend, folder = place
+    if not isinstance(backend, LocalBackend | OverlayBackend):
+        pytest.skip("the backend of the guide has no locks")
+    for number in range(20):
+        path = f"{folder}/contested {number}"
+        version = backend.write(path, b"old", expected=None).version
+
+        def write(content: bytes, path: str = path, version: str = version) -> bool:
+            try:
+                backend.write(path, content, expected=version)
+            except StaleFileError:
+                return False
+            return True
+
+        contents = [b"%d" % writer for writer in range(8)]
+        with ThreadPoolExecutor(len(contents)) as threads:
+            results = list(threads.map(write, contents))
+        assert [content for content, won in zip(contents, results, strict=True) if won] == [backend.read(path)]
 
 
 def test_the_checks_find_a_backend_that_writes_blindly(tmp_path: Path):
