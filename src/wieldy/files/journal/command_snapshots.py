@@ -89,12 +89,13 @@ class CommandSnapshot:
 
     async def record_changes(self, also: Sequence[Uncovered] = ()) -> None:
         """Compare, and record what changed, and `also` what is not covered. A second call does nothing."""
-        snapshot, self._snapshot = self._snapshot, None
-        if snapshot is None:
-            return
         self._stop.set()
         if self._copying is not None:
             await asyncio.wait((self._copying,))
+        # Not taken before: where the wait is cancelled, a second call compares.
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot is None:
+            return
         try:
             changes = await in_thread_uncancellable(self._compare_and_record, snapshot, tuple(also))
         except (OSError, WieldyError) as error:
