@@ -134,6 +134,7 @@ class PathResolver:
             project=project,
             readable=(*readable, *self.roots),
             main_repository=self.main_repository,
+            files=self.files,
             real=self.real,
             is_folder=self.is_folder,
             exists=self.exists,

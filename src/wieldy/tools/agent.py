@@ -64,7 +64,8 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     if input.get("run_in_background"):
         return NO_EFFECTS  # the call returns before the work begins; each of the agent's own calls is authorized
     definition = workspace.services.agent_types.definitions.get(str(input.get("agent_type")))
-    if definition is None or definition.reads_only or definition.isolation or input.get("isolation"):
+    is_isolated = input.get("isolation") and not input.get("agent_id")  # an earlier agent goes on where it was
+    if definition is None or definition.reads_only or definition.isolation or is_isolated:
         return NO_EFFECTS  # what it changes is in a copy of its own
     return UNKNOWN_EFFECTS
 

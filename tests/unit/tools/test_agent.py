@@ -73,6 +73,12 @@ def test_effects_follow_the_kind(place):
         ({"prompt": "p", "agent_type": "general", "run_in_background": True}, NO_EFFECTS),
         ({"agent_id": "agent_1", "agent_type": "general"}, NO_EFFECTS),
         ({"agent_id": "agent_1", "agent_type": "general", "prompt": "p"}, UNKNOWN_EFFECTS),
+        ({"prompt": "p", "agent_type": "general", "isolation": "worktree"}, NO_EFFECTS),
+        # An earlier agent goes on where it was, whatever is asked for now.
+        (
+            {"agent_id": "agent_1", "agent_type": "general", "prompt": "p", "isolation": "worktree"},
+            UNKNOWN_EFFECTS,
+        ),
     ):
         assert agent.effects(input, workspace) == expected, input
     assert architect.effects({"prompt": "p"}, workspace) == NO_EFFECTS
