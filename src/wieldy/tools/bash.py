@@ -269,7 +269,6 @@ def _started_output(background: BackgroundShell, notices: list[str]) -> Output:
 
 
 def _background(workspace: Workspace) -> BackgroundShells:
-
     return workspace.services.background_shells
 
 
@@ -281,7 +280,6 @@ def _reason_to_leave(input: Mapping[str, Any], workspace: Workspace) -> str:
     """Why a command is to run outside the sandbox; empty if it is not."""
     if not _leaves_sandbox(input, workspace):
         return ""
-
     return workspace.services.sandbox.reason_to_leave(input["command"])
 
 
@@ -296,10 +294,9 @@ async def _confinement(
         needs_shield = bool(workspace.original_roots) and analysis.verdict != "read_only"
         return await sandbox.shield(workspace.original_roots) if needs_shield else None, None
     if (await sandbox.wrapper()).mechanism == "none":
-        if workspace.setting("sandbox.failIfUnavailable"):
-            where = "on this system" if workspace.backend is None else f"on {workspace.backend.id}"
-            raise ToolFailure(f"No sandbox works {where} and the settings require one, so nothing was run.")
         where = "on this system" if workspace.backend is None else f"on {workspace.backend.id}"
+        if workspace.setting("sandbox.failIfUnavailable"):
+            raise ToolFailure(f"No sandbox works {where} and the settings require one, so nothing was run.")
         return None, f"no sandbox works {where}: the command ran unconfined"
     hidden, read_only = await _guarded_files(analysis, ctx)
     folder = str(workspace.services.shells.folder)
