@@ -7,6 +7,7 @@ a text. `tests/shape/test_console.py` checks that no other module writes.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import threading
@@ -212,7 +213,7 @@ class GuardedStream:
         return getattr(self.unguarded, name)
 
 
-class LineStream:
+class LineStream(io.TextIOBase):
     """A text stream that hands on whole lines, of any thread, to a function."""
 
     def __init__(self, on_line: Callable[[str], None]) -> None:
@@ -223,27 +224,35 @@ class LineStream:
     def write(self, text: str) -> int:
         with self._lock:
             *lines, self._open = (self._open + text).split("\n")
+            on_line = self._on_line
         for line in lines:
             if line.strip():
-                self._on_line(line.rstrip())
+                on_line(line.rstrip())
         return len(text)
 
-    def flush(self) -> None:
-        return  # a line is handed on when it ends
-
-    def isatty(self) -> bool:
-        return False
+    def forward_to(self, on_line: Callable[[str], None]) -> None:
+        """Hand on to another function from now on, beginning with a line that has not ended."""
+        with self._lock:
+            self._on_line = on_line
+        if self._open:
+            self.write("\n")
 
 
 @contextmanager
 def redirect_errors(on_line: Callable[[str], None]) -> Iterator[None]:
-    """Hand what is written to stderr (logs, warnings) to a function: in a session it would land inside the input line."""
+    """Hand what is written to stderr (logs, warnings) to a function: in a session it would land inside the input line.
+
+    Some keep the stream, such as log handlers and threads: what they write afterwards goes where it went before.
+    """
     before = sys.stderr
-    sys.stderr = cast(TextIO, LineStream(on_line))
+    stream = LineStream(on_line)
+    sys.stderr = cast(TextIO, stream)
     try:
         yield
     finally:
         sys.stderr = before
+        with suppress(OSError, ValueError):  # the terminal is gone
+            stream.forward_to(lambda line: _write(before, (line,), "\n", flush=True))
 
 
 def guard_streams() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from wieldy.console import (
     encode_json,
     notify,
     print_error,
+    redirect_errors,
     render,
     set_clipboard,
     through_tmux,
@@ -113,3 +115,22 @@ def test_a_guarded_stream_escapes_what_others_print() -> None:
     print("a\x1b[2Jb", file=guarded)
     guarded.writelines(["c\x9b", "d\n"])
     assert stream.getvalue() == "a<U+001B>[2Jb\nc<U+009B>d\n"
+
+
+def test_redirected_errors_come_line_by_line() -> None:
+    lines: list[str] = []
+    with redirect_errors(lines.append):
+        sys.stderr.write("one\ntw")
+        assert lines == ["one"]
+        sys.stderr.writelines(["o\n", "\n", "three\n"])
+    assert lines == ["one", "two", "three"]
+
+
+def test_no_error_is_lost_where_the_redirection_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    with redirect_errors(lines.append):
+        stream = sys.stderr  # a log handler keeps it
+        stream.write("not ended")
+    stream.write("later\x1b[2J\n")
+    assert lines == []
+    assert capsys.readouterr().err == "not ended\nlater<U+001B>[2J\n"
