@@ -35,6 +35,7 @@ from wieldy.console import Fragment, redirect_errors, write
 from wieldy.core.decision import Answer, Question
 from wieldy.core.errors import SessionError
 from wieldy.core.logs import log
+from wieldy.core.threads import in_thread
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.terminal.blocks import INDENT, Block, separated_rows
 from wieldy.terminal.chat import Chat
@@ -162,8 +163,8 @@ class InlineSession:
             loop.add_signal_handler(number, self._end, code)
         loop.set_exception_handler(self._on_error)
         try:
-            with redirect_errors(self._on_stderr):
-                async with self._chat:
+            async with self._chat:
+                with redirect_errors(self._on_stderr):
                     await self._app.run_async(
                         pre_run=self._start_preload,
                         set_exception_handler=False,
@@ -228,7 +229,7 @@ class InlineSession:
 
     def _start_preload(self) -> None:
         """Begins after the first frame."""
-        self._app.create_background_task(asyncio.to_thread(preload))
+        self._app.create_background_task(in_thread(preload))
 
     def _on_stderr(self, line: str) -> None:
         """Show a line that a library wrote to stderr, such as a warning. Called from any thread."""
@@ -292,13 +293,7 @@ class InlineSession:
         rows: list[Row] = []
         blocks = self._view.blocks
         for block in blocks[self._drawn_blocks :]:
-            try:
-                rows += separated_rows(block, self._previous_block, columns)
-            except Exception as error:
-                log.exception("a block could not be laid out")
-                rows.append(
-                    (TextSpan(to_line(f"this could not be shown: {type(error).__name__}: {error}", 300), "red"),)
-                )
+            rows += separated_rows(block, self._previous_block, columns)
             self._previous_block = block
         self._drawn_blocks = len(blocks)
         return rows

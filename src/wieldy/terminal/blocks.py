@@ -7,10 +7,11 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from wieldy.core.logs import log
 from wieldy.terminal.calls import CallState, CallSummary
 from wieldy.terminal.diff_view import diff_rows
 from wieldy.terminal.markdown import MarkdownPiece, markdown_rows
-from wieldy.terminal.text import Row, TextSpan, clip_row, display_width, make_printable, wrap_spans
+from wieldy.terminal.text import Row, TextSpan, clip_row, display_width, make_printable, to_line, wrap_spans
 
 MAX_PROMPT_LINES = 20
 PROMPT_MARK = "› "
@@ -105,8 +106,15 @@ def rows(block: Block, width: int) -> list[Row]:
 
 
 def separated_rows(block: Block, previous: Block | None, width: int) -> list[Row]:
-    """Lay out a block below the one before it, with a blank row between them where they belong to different things."""
-    laid_out = rows(block, width)
+    """Lay out a block below the one before it, with a blank row between them where they belong to different things.
+
+    One that cannot be laid out becomes a line that says so: what comes after it is shown all the same.
+    """
+    try:
+        laid_out = rows(block, width)
+    except Exception as error:
+        log.exception("a block could not be laid out")
+        laid_out = [(TextSpan(to_line(f"this could not be shown: {type(error).__name__}: {error}", 300), "red"),)]
     return [(), *laid_out] if starts_group(block, previous) else laid_out
 
 
