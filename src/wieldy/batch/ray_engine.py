@@ -31,6 +31,7 @@ from wieldy.batch.processes import WorkerLost, WorkerProcess
 from wieldy.batch.rates import RateGate, RateLimiter, RateReport
 from wieldy.batch.results import AttemptResult
 from wieldy.core.errors import WieldyError
+from wieldy.core.threads import in_thread
 from wieldy.providers.registry import model_environment
 
 PROGRESS_SECONDS = 1.0
@@ -147,7 +148,7 @@ class RayEngine:
             lost.cancel()
             handle.reports.pop(job.key, None)
         if files is not None:
-            await asyncio.to_thread(unpack, files, Path(job.folder))
+            await in_thread(unpack, files, Path(job.folder))
         result: AttemptResult = msgspec.json.decode(data, type=AttemptResult)
         return result
 
@@ -192,7 +193,7 @@ class RayEngine:
             with contextlib.suppress(Exception):
                 ray.kill(handle.actor)
         if self._owns_cluster:
-            await asyncio.to_thread(ray.shutdown)
+            await in_thread(ray.shutdown)
 
 
 class ActorHandle:
@@ -273,13 +274,13 @@ class ClusterWorker:
         task = self._tasks[job.key] = asyncio.get_running_loop().create_task(Attempt(job, self._host, report).run())
         try:
             result = await task
-            files = None if self._is_shared else await asyncio.to_thread(pack, Path(job.folder))
+            files = None if self._is_shared else await in_thread(pack, Path(job.folder))
             return msgspec.json.encode(result), files
         finally:
             del self._tasks[job.key]
             self._progress.pop(job.key, None)
             if not self._is_shared:
-                await asyncio.to_thread(shutil.rmtree, job.folder, ignore_errors=True)
+                await in_thread(shutil.rmtree, job.folder, ignore_errors=True)
 
     async def progress(self) -> dict[str, bytes]:
         return dict(self._progress)

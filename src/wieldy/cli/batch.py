@@ -302,7 +302,7 @@ async def _drive(
 
     work = Path(run_options.work)
     for name in ("attempts", "commands"):  # left by a run that was killed
-        await asyncio.to_thread(remove_tree, work / name)
+        await in_thread(remove_tree, work / name)
     engine = _engine(options, work, store)
     driver = Driver(plan, store, engine, run_options)
     display = asyncio.create_task(_show_progress(driver, store))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from wieldy.cli.arguments import add_root, add_subcommand, amount, command_parser
 from wieldy.cli.output import print_settings_problems
 from wieldy.console import print_error, write, write_error, write_json
+from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate_line
 from wieldy.settings.sources import FOLDER, LOCAL, SHARED, find_project_root
 from wieldy.settings.store import local_file, project_file, remove_value, set_value, user_file
@@ -235,7 +236,7 @@ async def _sign_in(connection: Connection) -> None:
         import webbrowser
 
         write_error(connection.state.why)
-        await asyncio.to_thread(webbrowser.open, connection.state.why.rpartition(" ")[2])
+        await in_thread(webbrowser.open, connection.state.why.rpartition(" ")[2])
         await connection.wait_signed_in()
 
 
