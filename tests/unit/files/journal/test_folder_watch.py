@@ -191,15 +191,15 @@ def open_watches() -> list[str]:
     return [link for link in links if "inotify" in link]
 
 
-def test_watches_that_are_of_no_use_are_left_to_the_command(root):
+def test_watches_that_are_of_no_use_are_left_to_the_command(watch, root):
     """A command such as `npm run dev` needs watches too, and the system has a limit for each user."""
     others = open_watches()
-    watch = FolderWatch((str(root),), max_watches=2)
+    small = FolderWatch((str(root),), max_watches=2)
     assert len(open_watches()) == len(others) + 1
-    TreeWalker({}).walk((str(root),), {}, TimeLimit(60), watch=watch)
+    TreeWalker({}).walk((str(root),), {}, TimeLimit(60), watch=small)
     assert open_watches() == others
-    assert watch.changes() is None
-    watch.close()
+    assert small.changes() is None
+    small.close()
 
 
 def test_a_list_of_mounts_that_cannot_be_read_means_that_nothing_is_known(watch, root):
