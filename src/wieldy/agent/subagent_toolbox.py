@@ -34,6 +34,7 @@ from wieldy.subagents.isolation import WorkingTree
 from wieldy.subagents.tasks import MODEL_TOOLS, SubagentTask
 from wieldy.toolset.toolset import OfferedTools
 from wieldy.wiring import build_services, build_toolset
+from wieldy.working_copies.git import without_location
 from wieldy.workspace_services import HostServices, WorkspaceServices
 
 # Permission modes, the strictest first.
@@ -300,8 +301,10 @@ class SubagentApprover:
             raise
 
 
-def _copied_root(tree: WorkingTree, parent_cwd: str) -> CopiedRoot:
-    return CopiedRoot(tree.root, tree.map_path(parent_cwd), tree.scratch / "state", str(tree.top.parent))
+def _copied_root(tree: WorkingTree, parent: Workspace) -> CopiedRoot:
+    # git must find neither the repository of the original nor one around the copy.
+    env = {**without_location(parent.env), "GIT_CEILING_DIRECTORIES": str(tree.top.parent)}
+    return CopiedRoot(tree.root, tree.map_path(parent.cwd), tree.scratch / "state", env)
 
 
 class SubagentToolbox:
@@ -342,7 +345,7 @@ class SubagentToolbox:
                 has_own_root=tree is not None,
                 make_toolset=lambda workspace, activations: build_toolset(self.parts, workspace, activations),
             ),
-            copy=None if tree is None else _copied_root(tree, parent.workspace.cwd),
+            copy=None if tree is None else _copied_root(tree, parent.workspace),
         )
         self.policy = policy.derive(lambda: self.workspace.cwd, task.definition.mode, tree)
         self.hooks: Hooks = SubagentHookDispatch(parent.hooks, self.workspace, self.policy, halt, identity)

@@ -43,7 +43,7 @@ from wieldy.providers.models import find_model
 from wieldy.providers.registry import pick
 from wieldy.tools import MODULES
 from wieldy.working_copies.files import IsolationError, remove_tree
-from wieldy.working_copies.git import SourceError
+from wieldy.working_copies.git import SourceError, without_location
 from wieldy.working_copies.patches import PatchRecorder, write_patch
 
 SETUP_LOG = "setup.log"
@@ -205,7 +205,7 @@ class Attempt:
     async def _run_session(self, copy: WorkingCopy, env: Mapping[str, str]) -> tuple[RunEnded, str]:
         """Run the session to its end; returns that, and the limit of time that was reached."""
         job, task = self._job, self._job.task
-        env = {**os.environ, **env}
+        env = {**without_location(os.environ), **env}
         provider: Any = None
         try:
             provider = pick(task.model, base_url=job.base_url or None, env=env)

@@ -13,15 +13,17 @@ from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import collect_result, stop_and_collect
+from wieldy.working_copies.git import without_location
 
 
 class CommandRunner:
     """Runs commands in bash. Everything they start ends with them, and with this process, whatever kills it."""
 
     def __init__(self, folder: Path) -> None:
-        # Unlike the commands of a model, these get the whole environment.
+        # Unlike the commands of a model, these get the whole environment, but for what leads git out of the copy.
         settings = {"bash": {"keepEnv": list(os.environ)}}
-        self._shells = ShellSession(Workspace(folder, session_dir=folder, settings=settings))
+        env = without_location(os.environ)
+        self._shells = ShellSession(Workspace(folder, session_dir=folder, settings=settings, env=env))
 
     async def run(self, command: str, *, cwd: str, env: Mapping[str, str], seconds: float, log: Path) -> TaskCheck:
         """Run a command to its end, or to the end of its time; all of its output goes to `log`."""

@@ -142,15 +142,12 @@ def _is_too_long(path: str) -> bool:
 
 
 class CopiedRoot(Struct, frozen=True):
-    """The copy of a project that a subagent works in, where it starts, and where its own state is kept.
-
-    git looks for a repository only below `top`.
-    """
+    """The copy of a project that a subagent works in, where it starts, where its own state is kept, and its environment."""
 
     root: str
     cwd: str
     state_dir: Path
-    top: str
+    env: Mapping[str, str]
 
 
 class ChildWorkspace(Workspace):
@@ -172,7 +169,7 @@ class ChildWorkspace(Workspace):
             parent.root if copy is None else copy.root,
             session_dir=session_dir,
             settings=parent.settings,
-            env=parent.env if copy is None else {**parent.env, "GIT_CEILING_DIRECTORIES": copy.top},
+            env=parent.env if copy is None else copy.env,
             state_dir=parent.state_dir if copy is None else copy.state_dir,
             emit=emit,
             services=services,

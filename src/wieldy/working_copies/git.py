@@ -13,7 +13,13 @@ from wieldy.shell.running.neutral_git import neutral_git_environment
 
 READ_SECONDS = 60.0
 CLONE_SECONDS = 3600.0
-LOCATION_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR")
+LOCATION_VARIABLES = frozenset(
+    {
+        *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX"),
+        *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
+    }
+)
+"""Variables that lead git to another repository than that of the current folder; git sets them for hooks."""
 
 
 class SourceError(WieldyError):
@@ -34,7 +40,7 @@ def resolve_commit(repository: str | Path, ref: str) -> str:
 
 def read_git(arguments: Sequence[str], folder: str | Path) -> bytes | None:
     """What a git command prints that runs nothing the repository configures; None if it fails."""
-    environment = {**_environment(), **neutral_git_environment(str(folder))}
+    environment = {**without_location(os.environ), **neutral_git_environment(str(folder))}
     environment["GIT_CEILING_DIRECTORIES"] = os.path.dirname(folder)
     environment["GIT_CONFIG_COUNT"] = _with_setting(environment, "safe.bareRepository", "all")
     try:
@@ -47,7 +53,7 @@ def run_git(
     arguments: Sequence[str], folder: str | Path, env: Mapping[str, str] | None = None, *, seconds: float = READ_SECONDS
 ) -> bytes:
     """Run git without hooks and prompts, and return what it prints. Raises `SourceError`."""
-    environment = {**_environment(), "GIT_TERMINAL_PROMPT": "0", **(env or {})}
+    environment = {**without_location(os.environ), "GIT_TERMINAL_PROMPT": "0", **(env or {})}
     return _run(["-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", *arguments], folder, environment, seconds)
 
 
@@ -124,9 +130,9 @@ def _run(arguments: Sequence[str], folder: str | Path, environment: Mapping[str,
     return done.stdout
 
 
-def _environment() -> dict[str, str]:
-    """Our environment without variables that point git at another repository."""
-    return {name: value for name, value in os.environ.items() if name not in LOCATION_VARIABLES}
+def without_location(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment without variables that lead git to another repository than that of the current folder."""
+    return {name: value for name, value in env.items() if name not in LOCATION_VARIABLES}
 
 
 def _with_setting(environment: dict[str, str], key: str, value: str) -> str:

@@ -139,6 +139,17 @@ async def test_without_isolation_the_folder_itself_is_changed(run_attempt, proje
     assert b"+x = 2" in (folder / "patch.diff").read_bytes()
 
 
+async def test_variables_that_lead_git_elsewhere_reach_neither_the_session_nor_setup_and_check(
+    run_attempt, folder, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "original"))  # as inside a git hook
+    test = 'test -z "$GIT_DIR"'
+    result = await run_attempt(
+        [[bash(f"{test} && touch unset")], [{"text": "done"}]], setup=test, check=f"{test} && test -e unset"
+    )
+    assert result.ending == "solved", result
+
+
 async def test_what_setup_does_is_not_in_the_patch_and_a_failing_one_ends_it(run_attempt, folder, tmp_path):
     await run_attempt(FIX, setup="echo built > artifact")
     assert b"artifact" not in (folder / "patch.diff").read_bytes()

@@ -368,6 +368,14 @@ async def test_a_repository_inside_the_repository_is_refused(repository, tmp_pat
     assert not (tmp_path / "scratch").exists()
 
 
+async def test_variables_that_lead_git_to_the_original_do_not_reach_the_copy(repository):
+    env = {**os.environ, "GIT_DIR": str(repository / ".git"), "GIT_WORK_TREE": str(repository)}  # as inside a git hook
+    agent = Script([bash("git rev-parse --git-dir --show-toplevel; git branch made"), [{"text": "ok"}]])
+    await run(repository, agent, env=env)
+    assert str(repository) not in told(agent)[0]
+    assert subprocess.run(["git", "-C", repository, "branch", "--list", "made"], capture_output=True).stdout == b""
+
+
 async def test_a_copy_with_work_in_it_is_kept_where_the_agent_cannot_go_on_in_it(repository, tmp_path):
     scratch = tmp_path / "scratch"
     tree = make_working_tree(scratch, str(repository), (str(repository),))
