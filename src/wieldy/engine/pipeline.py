@@ -317,6 +317,8 @@ async def _clear(
 ) -> tuple[ClearedCall, tuple[str, ...]]:
     """Gather opinions, check every rewrite, ask the person: return the call as it may run, and context added by hooks."""
     ctx.resolved_paths = plan.resolved_paths
+    if (unasked := await _clear_unasked(plan, ticket, services)) is not None:
+        return unasked, ()
     opinions = await _check(plan, ctx, services)
     advice = await consult(plan, services)
     if advice.updated_input is not None:
@@ -328,6 +330,18 @@ async def _clear(
         opinions = await _check(plan, ctx, services)
         cleared, _ = await authorize(plan, (*opinions, *advice.opinions), ticket, services, answered=answer)
     return cleared, advice.context
+
+
+async def _clear_unasked(plan: PlannedCall, ticket: Ticket, services: Services) -> ClearedCall | None:
+    """Clear a call that the rules allow, where no hook has a say and `run` itself makes the tool's check; else None."""
+    needs_check = plan.tool.has_check and not plan.tool.rechecks_on_run
+    if needs_check or _advisers(plan, services):
+        return None
+    decision = await decide(plan, (), services.judge, services.workspace)
+    if decision.behavior != "allow":
+        return None
+    _announce_decision(plan, decision, None, ticket, services)
+    return ClearedCall(plan, decision)
 
 
 async def plan_and_check(call: ToolCall, services: Services) -> tuple[PlannedCall, tuple[Opinion, ...]]:
@@ -344,7 +358,7 @@ async def plan_and_check(call: ToolCall, services: Services) -> tuple[PlannedCal
 
 async def _check(plan: PlannedCall, ctx: ToolContext, services: Services) -> tuple[Opinion, ...]:
     """Run the tool's own check: no opinion, a doubt, or a refusal."""
-    if not plan.tool.has_check or (plan.tool.rechecks_on_run and await _runs_unasked(plan, services)):
+    if not plan.tool.has_check:
         return ()
     try:
         doubt = await services.supervisor.run(plan.tool.check(plan.input, ctx), services.abort, _timeout(plan.tool))
@@ -354,12 +368,6 @@ async def _check(plan: PlannedCall, ctx: ToolContext, services: Services) -> tup
             raise
         return ()
     return (Opinion(plan.tool.name, "ask", doubt.why),) if doubt else ()
-
-
-async def _runs_unasked(plan: PlannedCall, services: Services) -> bool:
-    if _advisers(plan, services):
-        return False
-    return (await decide(plan, (), services.judge, services.workspace)).behavior == "allow"
 
 
 def _advisers(plan: PlannedCall, services: Services) -> list[Adviser]:
