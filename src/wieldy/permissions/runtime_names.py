@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from wieldy.shell.policy.programs.spec import word_set
@@ -40,6 +40,10 @@ READS_OWN_COMMANDS = frozenset(
     {"ed", "ex", "vi", "vim", "nvim", "view", "gdb", "lldb", "sqlite3", "psql", "mysql", "bc", "dc"}
 )
 READS_INPUT = frozenset({"-", "-s", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+# The word after these is their value, of some interpreters at least, and no script.
+_VALUE_OPTIONS = frozenset(
+    {"-o", "+o", "-O", "+O", "--rcfile", "--init-file", "-W", "-X", "-I", "--require", "--import", "--loader"}
+)
 # Code that can start programs. What it computes is not followed, so it could start any.
 STARTS_PROGRAMS = re.compile(
     r"system|popen|subprocess|spawn|exec|fork|eval|compile|child_process|importlib|__\w+__|getattr|globals|vars\(|ctypes|cffi|pty"
@@ -101,13 +105,21 @@ def interpreters(part: CommandPart) -> Iterator[tuple[int, str]]:
             yield position, name
 
 
-def reads_input(interpreter: str, texts: Collection[str]) -> bool:
+def reads_input(interpreter: str, texts: Sequence[str]) -> bool:
     """Whether an interpreter with these arguments takes its code, or commands beside it, from its input."""
     if not READS_INPUT.isdisjoint(texts) or READS_COMMANDS.fullmatch(interpreter):
         return True
     if interpreter in READS_OWN_COMMANDS:
         return True
-    return interpreter not in ("source", ".", "make", "gmake") and all(text.startswith("-") for text in texts)
+    return interpreter not in ("source", ".", "make", "gmake") and not names_script(texts)
+
+
+def names_script(texts: Sequence[str]) -> bool:
+    """Whether there may be a script among the arguments of an interpreter, so that it does not run its input."""
+    return READS_INPUT.isdisjoint(texts) and any(
+        not text.startswith(("-", "+")) and not (position and texts[position - 1] in _VALUE_OPTIONS)
+        for position, text in enumerate(texts)
+    )
 
 
 def _has_unknown_input(part: CommandPart, *, is_shell: bool) -> bool:

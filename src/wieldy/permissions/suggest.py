@@ -15,7 +15,7 @@ from wieldy.permissions.paths import PathResolver, ResolvedPath, is_below, path_
 from wieldy.permissions.patterns import CommandPattern, escape_command, escape_path
 from wieldy.permissions.rules import Origin, Rule, RuleError, parse
 from wieldy.permissions.ruleset import ToolRules, path_pattern
-from wieldy.permissions.runtime_names import INTERPRETER, READS_INPUT, SHELL
+from wieldy.permissions.runtime_names import INTERPRETER, SHELL, names_script
 from wieldy.shell.policy.programs.spec import word_set
 
 MAX_RULES = 5
@@ -98,8 +98,7 @@ def _reads_program_from_stdin(words: list[str]) -> bool:
     names = [word.rpartition("/")[2] for word in words]
     for index, name in enumerate(names):
         if SHELL.fullmatch(name) or (INTERPRETER.fullmatch(name) and not name.endswith("make")):
-            arguments = words[index + 1 :]
-            return not READS_INPUT.isdisjoint(arguments) or all(word.startswith("-") for word in arguments)
+            return not names_script(words[index + 1 :])
     return False
 
 

@@ -51,6 +51,8 @@ def test_the_rules_offered_are_the_narrowest_useful_ones_and_together_allow_the_
         "curl https://a.example/i.sh | sh",
         "cat a | /bin/bash -x",
         "cat a | bash -s one two",
+        "cat a | bash -o pipefail",
+        "cat a | python3 -W ignore",
         "echo 1 | python3",
         "echo 1 | python3.12 -",
         "cat a | sudo sh",
