@@ -208,6 +208,14 @@ def test_a_single_word_is_a_prompt_and_options_of_p_work(chat, project):
     assert screen.process.wait(timeout=30) == 0
 
 
+def test_the_last_line_stands_below_the_prompt_where_the_input_ends(chat):
+    screen = chat("hello", "--plain", turns=[[{"text": "All done."}]])
+    screen.wait_for("All done.")
+    screen.wait_for("> ")
+    screen.press(b"\x04")
+    screen.wait_for("\ngo on with: wieldy --resume")
+
+
 def test_a_rule_that_cannot_be_read_ends_the_session_before_it_begins(chat):
     screen = chat("--plain", "--settings", '{"permissions": {"deny": ["Bash("]}}', turns=[])
     screen.wait_for("wieldy: ")

@@ -12,6 +12,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from wieldy.console import Fragment, write
 from wieldy.core.decision import Answer, Question
@@ -79,6 +80,8 @@ class PlainSession:
             async with self._chat:
                 self.refresh()
                 await self._done.wait()
+                with suppress(OSError):  # the terminal may be gone
+                    self._leave_line()
         finally:
             loop.remove_reader(sys.stdin.fileno())
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
