@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 HINTS = "/help lists the commands · @ names a file · ! runs a command"
 SET_UP_MODEL = """There is no model to talk to. /call and ! still run tools. To set one up:
-  a key           ANTHROPIC_API_KEY=… wieldy      or OPENAI_API_KEY, …
-  a local server  WIELDY_MODEL=ollama/NAME wieldy or --base-url URL
-  neither         wieldy demo                     a recorded session"""
+  a key           ANTHROPIC_API_KEY=… wieldy       or OPENAI_API_KEY, …
+  a local server  WIELDY_MODEL=ollama/NAME wieldy  or --base-url URL
+  neither         wieldy demo                      a recorded session"""
 OTHER_MODEL = "/model NAME chooses another model. /call and ! still run tools."
 YES_NO = ("yes", "no")
 

@@ -54,7 +54,7 @@ def builtin_loaders(chosen: bool | Collection[str] = True) -> dict[str, Callable
     names = (MODULES if chosen else ()) if isinstance(chosen, bool) else chosen
     for name in names:
         if name not in MODULES:
-            raise ValueError(f"there is no built-in tool {name!r}{suggest_name(str(name), MODULES)}")
+            raise ValueError(f"there is no built-in tool `{name}`{suggest_name(str(name), MODULES)}")
     return {name: partial(_load, MODULES[name]) for name in names}
 
 
