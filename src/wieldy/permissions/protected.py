@@ -38,6 +38,8 @@ FOLDERS = {
     ".azure": _KEYS,
     ".kube": _KEYS,
     "node_modules": _VENDORED,
+    ".venv": _VENDORED,  # its programs are on PATH, under any name
+    "venv": _VENDORED,
 }
 FOLDER_PAIRS = {
     (".config", "gcloud"): _KEYS,

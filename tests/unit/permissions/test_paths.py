@@ -140,6 +140,8 @@ def test_a_volume_that_keeps_case_apart_is_found_out(tmp_path: Path) -> None:
         ".claude/settings.json",
         "node_modules/left-pad/index.js",
         "deep/node_modules/x",
+        ".venv/bin/cat",
+        "sub/venv/lib/site-packages/a.pth",
     ],
 )
 def test_a_path_is_protected_whether_it_exists_or_not(root: str, name: str) -> None:
