@@ -498,7 +498,7 @@ def _watch(argv: list[str]) -> int:
             console.write_error(console.CARRIAGE_RETURN, console.ERASE_TO_LINE_END, end="")
         _print_line(state)
         if missing:
-            print_error(f"{missing} of {missing + len(states)} shards have not begun")
+            print_error(f"not begun: {missing} of {missing + len(states)} shards")
         if is_over or options.once:
             return COMPLETE
         if has_stopped:

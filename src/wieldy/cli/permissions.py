@@ -264,15 +264,18 @@ async def _replay_session(session: StoredSession, options: argparse.Namespace) -
     box = Toolbox(root, mode=options.mode, load_settings=True)
     plans: list[tuple[PlannedCall, Behavior, Sequence[Opinion]]] = []
     skipped = 0
-    for number, (name, input, behavior) in enumerate(past_calls(session.folder)):
-        call = ToolCall(f"past-{number}", name, dict(input))
-        try:
-            plan = normalize(bind(call, lookup(call, box.catalog)), box.workspace)
-        except Refusal:  # its tool or input no longer exists
-            skipped += 1
-        else:
-            plans.append((plan, behavior, await box.analysis_opinions(plan)))
-    return ReplayResult(session.id, len(plans), skipped, tuple(replay(box.policy, plans)))
+    try:
+        for number, (name, input, behavior) in enumerate(past_calls(session.folder)):
+            call = ToolCall(f"past-{number}", name, dict(input))
+            try:
+                plan = normalize(bind(call, lookup(call, box.catalog)), box.workspace)
+            except Refusal:  # its tool or input no longer exists
+                skipped += 1
+            else:
+                plans.append((plan, behavior, await box.analysis_opinions(plan)))
+        return ReplayResult(session.id, len(plans), skipped, tuple(replay(box.policy, plans)))
+    finally:
+        await box.aclose()
 
 
 def _change_as_json(result: ReplayResult, change: ChangedDecision) -> dict[str, object]:
