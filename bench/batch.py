@@ -1,7 +1,7 @@
 """Many sessions: what a batch adds to the sessions themselves, what Ray adds to that, and the memory of a session.
 
 CPU time is compared, not wall time: it says the same on a busy machine. It counts every process, also git and bash. What Ray
-adds is mostly waiting, so there the quickest tasks are compared.
+adds is mostly waiting, so there the time from one task to the next is compared.
 """
 
 from __future__ import annotations
@@ -97,12 +97,9 @@ def batch_run(
 
 
 def task_interval(folder: Path, name: str) -> float:
-    """Seconds from the start of a task to that of the next, in a run of one after the other.
-
-    The quickest tenth: other programs on the machine can only make it longer.
-    """
+    """Median seconds from the start of a task to that of the next, in a run of one after the other."""
     starts = sorted(result.started for result in RunFolder(folder / name).results())
-    return statistics.quantiles([after - before for before, after in pairwise(starts)], n=10)[0]
+    return statistics.median(after - before for before, after in pairwise(starts))
 
 
 def resident_bytes() -> int:
