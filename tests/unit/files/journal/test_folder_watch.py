@@ -146,8 +146,8 @@ def test_what_changes_while_the_first_walk_is_under_way_is_not_the_commands(root
 MOUNTS = """\
 22 1 8:1 / / rw - ext4 /dev/sda1 rw
 23 22 0:30 / /home rw - nfs4 server:/home rw
-24 22 8:2 / /work rw shared:1 - xfs /dev/sdb rw
-25 24 0:31 / /work/far\\040away rw - fuse.sshfs host: rw
+24 22 8:2 / /srv rw shared:1 - xfs /dev/sdb rw
+25 24 0:31 / /srv/far\\040away rw - fuse.sshfs host: rw
 26 22 0:32 / /twice rw - 9p share rw
 27 22 8:3 / /twice rw - ext4 /dev/sdc rw
 """
@@ -159,10 +159,10 @@ MOUNTS = """\
         ("/opt/project", True),
         ("/home/me/project", False),
         ("/homes", True),
-        ("/work", False),  # a part of it is on another machine
-        ("/work/project", True),
-        ("/work/far away/project", False),
-        ("/work/far", True),
+        ("/srv", False),  # a part of it is on another machine
+        ("/srv/project", True),
+        ("/srv/far away/project", False),
+        ("/srv/far", True),
         ("/twice/project", True),
         ("/", False),
     ],
