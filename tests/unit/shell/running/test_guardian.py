@@ -10,10 +10,19 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from wieldy.shell.running import guardian as guardian_module
 from wieldy.shell.running import reaper as reap
-from wieldy.shell.running.guardian import SOURCE, START_CODE, Guardian, python_command
+from wieldy.shell.running.guardian import SOURCE, START_CODE, Guardian, SharedGuardian, python_command
 from wieldy.shell.running.guardian_process import IMPORT_DELAY_MS
 from wieldy.shell.running.process_tag import TAG_VARIABLE
+
+
+@pytest.fixture(autouse=True)
+def guardian_of_this_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shared guardian of our own: shells of other tests in this process may still have theirs."""
+    monkeypatch.setattr(guardian_module, "_shared", SharedGuardian())
 
 
 def sleeper(*, stubborn: bool = False) -> subprocess.Popen[bytes]:
