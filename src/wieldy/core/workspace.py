@@ -66,6 +66,12 @@ class Workspace:
         return RemoteFileSystem(backend, [os.path.realpath(folder) for folder in own])
 
     @property
+    def search_path(self) -> list[str]:
+        """The folders on the PATH of commands, as they are written."""
+        path = self.setting("env").get("PATH", self.env.get("PATH", os.defpath))
+        return str(path).split(os.pathsep)
+
+    @property
     def home(self) -> str:
         """The home folder of commands; empty on a backend that is not of this machine and whose is not given in `env`."""
         if not self.is_on_host and self.env is os.environ:

@@ -21,7 +21,7 @@ from wieldy.permissions.files import FileAccess, FilePolicy, NetworkPolicy, Outs
 from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.permissions.modes import ModeName, find_mode
 from wieldy.permissions.paths import PathResolver
-from wieldy.permissions.protected import ProtectedPaths
+from wieldy.permissions.protected import NO_FOLDERS, ProtectedFolders, ProtectedPaths
 from wieldy.permissions.rules import Rule
 from wieldy.permissions.ruleset import CallRisk, RiskLevels, RuleIndex, RuleSet
 
@@ -49,7 +49,7 @@ class Policy:
         mode: str = "default",
         levels: RiskLevels | None = None,
         outside: OutsidePolicy = "ask",
-        config_folders: Sequence[str] = (),
+        protected_folders: ProtectedFolders = NO_FOLDERS,
         cwd: Callable[[], str] | None = None,
         analyze: Callable[[str], Analysis] | None = None,
     ) -> None:
@@ -58,7 +58,7 @@ class Policy:
         self._paths = paths
         self._levels = levels or RiskLevels()
         self._outside: OutsidePolicy = outside
-        self._config_folders = tuple(config_folders)
+        self._protected_folders = protected_folders
         self._cwd = cwd or (lambda: self.root)
         self.analyze = analyze or self._analyze_in_cwd
         self._cached_analysis = lru_cache(maxsize=CACHED_ANALYSES)(self._analyze_shell)
@@ -99,7 +99,10 @@ class Policy:
             mode=mode,
             levels=RiskLevels.from_settings(tools),
             outside=outside,
-            config_folders=[os.path.realpath(folder) for folder in config_folders],
+            protected_folders=ProtectedFolders(
+                config=tuple(map(os.path.realpath, config_folders)),
+                programs=tuple(os.path.realpath(folder) for folder in workspace.search_path if os.path.isabs(folder)),
+            ),
             cwd=lambda: workspace.cwd,
         )
 
@@ -111,7 +114,7 @@ class Policy:
             mode=mode,
             levels=self._levels,
             outside=self._outside,
-            config_folders=self._config_folders,
+            protected_folders=self._protected_folders,
             cwd=cwd,
         )
 
@@ -162,7 +165,7 @@ class Policy:
         self._rules = rules
         index = RuleIndex((*rules.rules, *self._levels.command_rules()), self._paths)
         self._index = index
-        self._protected = ProtectedPaths(self._paths.roots, self._config_folders)
+        self._protected = ProtectedPaths(self._paths.roots, self._protected_folders)
         self._files = FilePolicy(index, self._paths, self._protected, self._outside)
         self._network = NetworkPolicy(index)
         self._commands: CommandPolicy | None = None

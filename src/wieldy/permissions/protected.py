@@ -27,6 +27,7 @@ _START = Protection("a shell runs it by itself")
 _ENV = Protection("it holds secrets of the environment")
 _MEMORY = Protection("it is what the agent remembers from one session to the next", soft=True)
 _VENDORED = Protection("installed packages are not edited by hand", soft=True)
+_ON_PATH = Protection("its folder is on PATH, so commands run it by its name", soft=True)
 
 FOLDERS = {
     ".git": _GIT,
@@ -72,12 +73,27 @@ _PROTECTED_NAMES = frozenset({*FOLDERS, *FILES, *(first for first, _ in FOLDER_P
 _PROTECTED_PREFIXES = tuple(glob.removesuffix("*") for glob in FILE_PATTERNS)
 
 
-class ProtectedPaths:
-    """Finds protected paths. `config_folders` also configure the agent, such as the user's settings."""
+class ProtectedFolders(Struct, frozen=True):
+    """Real paths of folders that are protected on this machine.
 
-    def __init__(self, roots: Sequence[str], config_folders: Sequence[str] = ()) -> None:
+    `config` ones hold the user's own settings. `programs` are on PATH: in a project, a program in them could take the name
+    of one that only reads.
+    """
+
+    config: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+
+
+NO_FOLDERS = ProtectedFolders()
+
+
+class ProtectedPaths:
+    """Finds protected paths in the workspace of these roots and in the folders given."""
+
+    def __init__(self, roots: Sequence[str], folders: ProtectedFolders = NO_FOLDERS) -> None:
         self._roots = tuple(roots)
-        self._config_folders = tuple(config_folders)
+        self._config_folders = folders.config
+        self._program_folders = [folder for folder in folders.programs if any(is_below(folder, root) for root in roots)]
 
     def find(self, path: ResolvedPath) -> Protection | None:
         """Return why a path may not be written, whether or not it exists; the strictest where its spellings differ."""
@@ -91,13 +107,15 @@ class ProtectedPaths:
         # A workspace may itself lie in a folder of such a name, so only what is below it counts.
         root = next((root for root in self._roots if is_below(path, root, folds_case)), None)
         names = path_key(path[len(root) :] if root else path, folds_case).strip(os.sep).split(os.sep)
+        on_path = _ON_PATH if self._is_on_path(path, folds_case) else None
         if _PROTECTED_NAMES.isdisjoint(names) and not names[-1].startswith(_PROTECTED_PREFIXES):
-            return None
+            return on_path
         if (".claude", "worktrees") in pairwise(names):
             # Each folder in it is a work tree of its own.
             names = names[names.index("worktrees") + 2 :] or [""]
         is_memory = root is not None and names[:2] == [".wieldy", "memory"]
-        protections = [_MEMORY] if is_memory else []
+        protections = [on_path] if on_path else []
+        protections += [_MEMORY] if is_memory else []
         protections += [FOLDERS[name] for name in names[2 if is_memory else 0 :] if name in FOLDERS]
         protections += [FOLDER_PAIRS[pair] for pair in pairwise(names) if pair in FOLDER_PAIRS]
         if names[-1] in FILES:
@@ -105,6 +123,13 @@ class ProtectedPaths:
         if not names[-1].endswith(_TEMPLATES):
             protections += [protection for glob, protection in FILE_PATTERNS.items() if fnmatchcase(names[-1], glob)]
         return _strictest(protections)
+
+    def _is_on_path(self, path: str, folds_case: bool) -> bool:
+        """Whether a path is a folder of programs in the project, or lies directly in one."""
+        if not self._program_folders:
+            return False
+        places = {path_key(path, folds_case), path_key(os.path.dirname(path), folds_case)}
+        return any(path_key(folder, folds_case) in places for folder in self._program_folders)
 
 
 def _strictest(protections: Sequence[Protection]) -> Protection | None:

@@ -336,12 +336,16 @@ def _analysis(command: str, workspace: Workspace) -> Analysis:
 
 
 async def _neutral_environment(analysis: Analysis, workspace: Workspace) -> dict[str, str]:
-    """Variables that keep read-only commands from running what the project names: programs, versions, modules."""
+    """Variables that keep commands with known effects from running what the project names: programs, versions, modules."""
     on_host = workspace.is_on_host
     if analysis.verdict == "unknown":
         variables = {}
     else:
         variables = {"GOTOOLCHAIN": "local"}
+        # The folders of PATH in a project are protected, but a relative one could be any folder.
+        absolute = [folder for folder in workspace.search_path if os.path.isabs(folder)]
+        if on_host and absolute != workspace.search_path:
+            variables["PATH"] = os.pathsep.join(absolute)
         if pythons := analysis.neutral_pythons:
             from wieldy.shell.running.neutral_python import neutral_python_environment
 

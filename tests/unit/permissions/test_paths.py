@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from wieldy.permissions.paths import CaseProbe, PathResolver, is_below, path_key
-from wieldy.permissions.protected import ProtectedPaths
+from wieldy.permissions.protected import ProtectedFolders, ProtectedPaths
 
 
 def resolve(root: str, path: str) -> tuple[bool, str]:
@@ -155,6 +155,15 @@ def test_other_paths_are_not(root: str, name: str) -> None:
     assert ProtectedPaths((root,)).find(PathResolver((root,)).resolve(f"{root}/{name}")) is None
 
 
+def test_programs_in_a_folder_of_the_project_that_is_on_path_are_protected(root: str) -> None:
+    protected = ProtectedPaths((root,), ProtectedFolders(programs=(f"{root}/bin", root, "/usr/bin", f"{root}x")))
+    resolve = PathResolver((root,)).resolve
+    for name in ("bin/cat", "bin", "cat"):
+        assert protected.find(resolve(f"{root}/{name}")) is not None
+    for path in (f"{root}/bin/lib/cat", f"{root}/src/cat", "/usr/bin/cat", f"{root}x/cat"):
+        assert protected.find(resolve(path)) is None
+
+
 def test_protection_sees_through_links_and_case(root: str) -> None:
     os.mkdir(f"{root}/.git")
     os.symlink(f"{root}/.git", f"{root}/innocent")
@@ -174,4 +183,6 @@ def test_a_workspace_that_lies_in_a_protected_folder_is_not_protected_as_a_whole
 
 def test_the_users_own_settings_are_protected(root: str, home: str) -> None:
     folder = f"{home}/.config/wieldy"
-    assert ProtectedPaths((root,), (folder,)).find(PathResolver((root,)).resolve(f"{folder}/trust.json")) is not None
+    assert ProtectedPaths((root,), ProtectedFolders((folder,))).find(
+        PathResolver((root,)).resolve(f"{folder}/trust.json")
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 
 import pytest
@@ -81,3 +82,24 @@ async def test_reading_a_repository_runs_no_program_it_names(box, tmp_path):
             result = await box.call("Bash", command=command)
             assert not result.is_error, result.text
         assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.asyncio
+async def test_no_file_of_the_project_takes_the_place_of_a_program_that_only_reads(tmp_path, monkeypatch):
+    root = tmp_path / "project"
+    for folder in ("bin", "sub"):
+        (root / folder).mkdir(parents=True)
+    (root / "sub" / "cat").write_text("#!/bin/sh\necho from the project\n")
+    (root / "sub" / "cat").chmod(0o755)
+    (root / "sub" / "file").write_text("content\n")
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", f".:{root}/bin:{os.environ['PATH']}")
+    async with Toolbox(root, settings={}, mode="acceptEdits") as box:
+        assert (await box.call("Bash", command="cd sub && cat file")).text == "content"
+        written = await box.call("Write", file_path=str(root / "bin" / "cat"), content="#!/bin/sh\n")
+        assert written.is_error
+        assert "PATH" in written.text
+        copied = await box.call("Bash", command=f"cp {root}/sub/cat {root}/bin/cat")
+        assert copied.is_error
+        assert not (root / "bin" / "cat").exists()
+        assert not (await box.call("Write", file_path=str(root / "other" / "cat"), content="#!/bin/sh\n")).is_error

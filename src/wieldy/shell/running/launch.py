@@ -63,7 +63,7 @@ def find_bash(path: str | None) -> str:
     search_path = os.environ.get("PATH", os.defpath) if path is None else path
     for folder in (*search_path.split(os.pathsep), *DEFAULT_FOLDERS):
         program = os.path.join(folder, "bash")
-        if folder and os.access(program, os.X_OK) and not os.path.isdir(program):
+        if os.path.isabs(folder) and os.access(program, os.X_OK) and not os.path.isdir(program):
             return program
     raise ToolFailure("There is no bash on this machine, so commands cannot be run.", "Use the file tools instead.")
 
