@@ -10,6 +10,8 @@ from __future__ import annotations
 import errno
 import os
 import shlex
+import shutil
+import stat
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -34,7 +36,8 @@ from wieldy.core.call import ToolCall
 from wieldy.core.decision import Question
 from wieldy.core.effects import Writes, is_lasting
 from wieldy.core.errors import Refusal
-from wieldy.core.threads import in_thread
+from wieldy.core.realpath import PathChanged, open_resolved_folder
+from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.engine.pipeline import bind, decide, lookup, normalize, resolve_remote
 from wieldy.files.apply_edit import FileRequest, write_files
 from wieldy.files.journal.command_snapshots import CommandSnapshot, record_unwatched
@@ -92,33 +95,31 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
         return await self._do(self._place.read, real)
 
     async def stat(self, path: str) -> FileEntry:
-        await self._permit_path("Read", path)
-        return _file_entry(path, await self._do(self._place.stat, path))
+        real = await self._permit_path("Read", path)
+        return _file_entry(path, await self._do(self._look, path, real))
 
     async def exists(self, path: str) -> bool:
-        await self._permit_path("Read", path)
+        real = await self._permit_path("Read", path)
         try:
-            await self._do(self._place.stat, path)
+            await self._do(self._look, path, real)
         except (FileNotFoundError, NotADirectoryError):
             return False
         return True
 
     async def realpath(self, path: str) -> str:
-        await self._permit_path("Read", path)
-        return await self._do(self._place.realpath, path)
+        return await self._permit_path("Read", path)
 
     async def list_dir(self, path: str) -> Sequence[FileEntry]:
-        self._path(path)
-        await self._permit("LS", path=path)
-        return await self._do(self._list, path)
+        real = await self._permit_path("LS", path)
+        return await self._do(self._list, path, real)
 
     async def write_bytes(self, path: str, data: bytes) -> None:
         """Replace a file atomically, or make it with the folders that it lacks. Recorded, so that it can be undone."""
         self._path(path)
         plan = await self._permit("Write", file_path=path, content="")
         journal = self.box.workspace.services.journal
-        await self._do(self._refuse_special, path)
         real = next(iter(plan.resolved_paths.values()))
+        await self._do(self._refuse_special, path, real)
         read = partial(journal.writer.read_target, path, real)
         request = FileRequest(path, real, read, compute=lambda target: data)
         origin = ChangeOrigin(journal.session, plan.call.id, "Write")
@@ -129,20 +130,32 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
 
     async def make_dir(self, path: str) -> None:
         self._path(path)
-        await self._permit("Bash", command=shlex.join(["mkdir", "-p", "--", path]))
-        await self._do(self._place.make_folder, path)
+        real = await self._do(self._place.realpath, path)
+        await self._permit_command("mkdir", "-p", path, real)
+        await self._do(self._place.make_folder, real)
 
     async def remove(self, path: str) -> None:
+        """Remove a file, a link or a whole folder. A cancellation takes effect when that is done."""
         self._path(path)
-        await self._do(self._refuse_root, path)
-        plan = await self._permit("Bash", command=shlex.join(["rm", "-r", "--", path]))
+        real = await self._do(self._resolve_removed, path)
+        if f"{self.box.workspace.root}/".startswith(f"{real.rstrip('/')}/"):
+            raise ValueError("cannot remove the workspace root or its ancestor")
+        plan = await self._permit_command("rm", "-r", path, real)
+        remove = _remove_local if self.box.workspace.backend is None else self._remove_remote
         async with self._undoable(plan):
-            await self._do(self._remove, path)
+            with anyio.CancelScope(shield=True):
+                await self._do(remove, real, run=in_thread_uncancellable)
 
-    def _refuse_special(self, path: str) -> None:
+    def _look(self, path: str, real: str) -> FileInfo:
+        info = self._place.stat(real, follow=False)
+        if info.kind == "link":  # it was none when the path was judged
+            raise PathChanged(path)
+        return info
+
+    def _refuse_special(self, path: str, real: str) -> None:
         """Refuse what is no regular file, or is below one."""
         try:
-            kind = self._place.stat(path).kind
+            kind = self._look(path, real).kind
         except FileNotFoundError:
             return
         if kind == "folder":
@@ -150,44 +163,50 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
         if kind != "file":
             raise OSError(errno.EINVAL, "it is not a regular file", path)
 
-    def _refuse_root(self, path: str) -> None:
-        root = self.box.workspace.root
-        real = self._place.realpath(path)
-        if not self.box.workspace.files.is_link(path) and f"{root}/".startswith(f"{real.rstrip('/')}/"):
-            raise ValueError("cannot remove the workspace root or its ancestor")
+    def _resolve_removed(self, path: str) -> str:
+        """Where an entry is, which may itself be a link."""
+        target = Path(path)
+        if target.name == "..":
+            return self._place.realpath(path)
+        return os.path.join(self._place.realpath(str(target.parent)), target.name)
 
-    def _remove(self, path: str) -> None:
-        self._place.stat(path, follow=False)
+    def _remove_remote(self, real: str) -> None:
+        self._place.stat(real, follow=False)
         env = {"PATH": os.environ.get("PATH", os.defpath)} if self._place.has_host_programs else {}
-        argv = ["rm", "-rf", "--", path]
+        argv = ["rm", "-rf", "--", real]
         code, _, errors = run_on(self._place, argv, cwd="/", env=env, seconds=REMOVE_SECONDS)
         if code:
-            raise OSError(errno.EACCES, errors.decode("utf-8", "replace").strip() or "it cannot be removed", path)
+            raise OSError(errno.EACCES, errors.decode("utf-8", "replace").strip() or "it cannot be removed", real)
 
-    def _list(self, path: str) -> list[FileEntry]:
+    def _list(self, path: str, real: str) -> list[FileEntry]:
         entries = []
-        for entry in sorted(self._place.list_folder(path), key=lambda entry: entry.name):
+        for entry in sorted(self._place.list_folder(real), key=lambda entry: entry.name):
             child = os.path.join(path, entry.name)
             try:
-                entries.append(_file_entry(child, self._place.stat(child)))
+                entries.append(_file_entry(child, self._place.stat(os.path.join(real, entry.name))))
             except OSError:  # a link that leads nowhere
                 entries.append(FileEntry(name=entry.name, path=child, is_dir=False, size=None))
         return entries
 
     async def _permit_path(self, tool: str, path: str) -> str:
-        """Permit an operation on a file; returns where it leads."""
+        """Permit an operation on a file or folder; returns where it leads."""
         self._path(path)
         plan = await self._permit(tool, file_path=path)
         return next(iter(plan.resolved_paths.values()))
 
-    async def _do(self, function: Callable[..., T], *arguments: Any) -> T:
+    async def _permit_command(self, program: str, option: str, path: str, real: str) -> PlannedCall:
+        """Permit what a program does to a path, under the name given and under the one that is used."""
+        return await self._permit("Bash", command=shlex.join([program, option, "--", *dict.fromkeys((path, real))]))
+
+    async def _do(self, function: Callable[..., T], *arguments: Any, run: Any = in_thread) -> T:
         """Call an operation in a thread. Raises `WorkspaceUnavailableError` where the folder is gone."""
 
         def call() -> T:
             self._ensure_alive()
             return function(*arguments)
 
-        return await in_thread(call)
+        result: T = await run(call)
+        return result
 
     async def run(
         self,
@@ -301,6 +320,18 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
         finally:
             with anyio.CancelScope(shield=True):
                 await snapshot.record_changes()
+
+
+def _remove_local(real: str) -> None:
+    """Remove an entry by the descriptor of its folder, so that no link swapped in meanwhile is followed."""
+    folder, name = open_resolved_folder(os.path.dirname(real)), os.path.basename(real)
+    try:
+        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            shutil.rmtree(name, dir_fd=folder)
+        else:
+            os.unlink(name, dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 def _file_entry(path: str, info: FileInfo) -> FileEntry:

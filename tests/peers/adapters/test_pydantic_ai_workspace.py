@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator
@@ -148,3 +149,60 @@ async def test_a_toolbox_on_a_backend_is_a_workspace_there(project):
             await box.undo()
             assert not await workspace.exists("new")
     assert sorted(os.listdir(project)) == ["a.txt", "secret.txt"]
+
+
+@pytest.mark.asyncio
+async def test_a_link_that_is_swapped_after_the_check_leads_no_operation_elsewhere(project, tmp_path):
+    inside, outside, door = project / "inside", tmp_path / "outside", project / "door"
+    for folder in (inside, outside):
+        (folder / "old").mkdir(parents=True)
+        (folder / "old/f.txt").write_text(folder.name)
+        (folder / f"{folder.name}.txt").write_text("")
+
+    def swap_the_door(question: Any) -> bool:
+        door.unlink()
+        door.symlink_to(outside)
+        return True
+
+    settings = {"permissions": {"ask": ["Read", "LS", "Bash"]}}
+    async with Toolbox(project, settings=settings, ask=swap_the_door) as box:
+        workspace = Workspace(box.as_pydantic_ai_workspace())
+
+        async def with_swap(operation: Any, path: str) -> Any:
+            door.unlink(missing_ok=True)
+            door.symlink_to(inside)
+            return await operation(path)
+
+        assert (await with_swap(workspace.stat, "door/old/f.txt")).size == len("inside")
+        assert not await with_swap(workspace.exists, "door/outside.txt")
+        assert await with_swap(workspace.exists, "door/inside.txt")
+        assert await with_swap(workspace.realpath, "door/old") == str(inside / "old")
+        entries = await with_swap(workspace.list_dir, "door")
+        assert [entry.path for entry in entries] == [str(door / "inside.txt"), str(door / "old")]
+        await with_swap(workspace.make_dir, "door/new")
+        assert (inside / "new").is_dir()
+        await with_swap(workspace.remove, "door/old")
+        await with_swap(workspace.remove, "door")
+    assert sorted(os.listdir(inside)) == ["inside.txt", "new"]
+    assert sorted(os.listdir(outside)) == ["old", "outside.txt"]
+    assert (outside / "old/f.txt").read_text() == "outside"
+    assert not os.path.lexists(door)
+
+
+@pytest.mark.asyncio
+async def test_a_removal_that_is_cancelled_comes_to_its_end_before_it_is_recorded(project):
+    big = project / "big"
+    big.mkdir()
+    for number in range(2000):
+        (big / str(number)).write_text(str(number))
+    async with Toolbox(project, settings={}, mode="bypassPermissions") as box:
+        workspace = Workspace(box.as_pydantic_ai_workspace())
+        removal = asyncio.create_task(workspace.remove("big"))
+        while big.exists() and len(os.listdir(big)) == 2000:
+            await asyncio.sleep(0)
+        removal.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await removal
+        assert not big.exists()
+        await box.undo()
+        assert len(os.listdir(big)) == 2000
