@@ -40,7 +40,7 @@ class LocalProcess:
         self.stdout = pipes[0]
         self.stderr = pipes[1] if len(pipes) > 1 else None
         self._process = process
-        self._tag = tag
+        self.tag = tag
 
     @property
     def is_running(self) -> bool:
@@ -50,7 +50,7 @@ class LocalProcess:
         return self._process.wait()
 
     def end(self) -> None:
-        end_tree(ProcessTree(self._tag, frozenset((self.pid,) if self.is_running else ())))
+        end_tree(ProcessTree(self.tag, frozenset((self.pid,) if self.is_running else ())))
 
 
 class LocalBackend:

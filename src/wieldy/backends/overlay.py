@@ -88,21 +88,25 @@ class OverlayChange(Struct, frozen=True):
 
 
 class OverlayProcess:
-    """A process in the namespace."""
+    """A process in the namespace, known there by its tag."""
 
-    def __init__(self, caller: Caller, key: int, pid: int, pipes: tuple[int, ...]) -> None:
+    def __init__(self, caller: Caller, tag: str, pid: int, pipes: tuple[int, ...]) -> None:
         self.pid = pid
         self.stdout = pipes[0]
         self.stderr = pipes[1] if len(pipes) > 1 else None
         self._caller = caller
-        self._key = key
+        self._tag = tag
+        self._waiting = threading.Lock()
+        self._code: int | None = None
 
     def wait(self) -> int:
-        code: int = self._caller.call("wait", self._key)[0]
-        return code
+        with self._waiting:  # the worker forgets a process that was waited for
+            if self._code is None:
+                self._code = int(self._caller.call("wait", self._tag)[0])
+            return self._code
 
     def end(self) -> None:
-        self._caller.call("end", self._key)
+        self._caller.call("end", self._tag)
 
 
 class OverlayBackend:
@@ -204,8 +208,8 @@ class OverlayBackend:
     ) -> OverlayProcess:
         words = [os.fsencode(word) for word in argv]
         variables = [(os.fsencode(name), os.fsencode(value)) for name, value in env.items()]
-        (key, pid), pipes = self._caller.call("spawn", words, os.fsencode(cwd), variables, separate_stderr)
-        return OverlayProcess(self._caller, key, pid, pipes)
+        (tag, pid), pipes = self._caller.call("spawn", words, os.fsencode(cwd), variables, separate_stderr)
+        return OverlayProcess(self._caller, tag, pid, pipes)
 
     def __enter__(self) -> Self:
         return self

@@ -5,19 +5,21 @@ It ends when the other side of its socket does, and takes its processes with it.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
 import sys
-import threading
-from itertools import count
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from wieldy.backends.channel import Failure, FrameSocket
 from wieldy.backends.local import LocalBackend, LocalProcess
-from wieldy.core.threads import run_in_background
+from wieldy.core.threads import run_in_background, run_waiting
+from wieldy.shell.running.reaper import ProcessTree, end_tree
+
+Answer: TypeAlias = tuple[int, Any, Failure | None]
 
 QUICK = frozenset({"stat", "realpath", "list_folder"})
 
@@ -28,18 +30,19 @@ class NamespaceWorker:
     def __init__(self, connection: socket.socket) -> None:
         self._frames = FrameSocket(connection)
         self._backend = LocalBackend()
-        self._processes: dict[int, LocalProcess] = {}
-        self._numbers = count(1)
+        self._processes: dict[str, LocalProcess] = {}  # those that nobody has waited for, by their tags
 
     def run(self) -> None:
         while (frame := self._frames.receive()) is not None:
             number, method, arguments = msgspec.msgpack.decode(frame[0])
             if method in QUICK:
                 self._answer(number, method, arguments)
-            elif method == "wait":  # for as long as the process runs
-                threading.Thread(target=self._answer, args=(number, method, arguments), daemon=True).start()
-            else:
-                run_in_background(self._answer, number, method, arguments)
+                continue
+            run = run_waiting if method == "wait" else run_in_background
+            try:
+                run(self._answer, number, method, arguments)
+            except RuntimeError as error:
+                self._send((number, None, Failure.of(OSError(errno.EAGAIN, str(error)))))
         self._backend.close()
 
     def _answer(self, number: int, method: str, arguments: list[Any]) -> None:
@@ -48,9 +51,12 @@ class NamespaceWorker:
             result = getattr(self, f"do_{method}")(*arguments)
             if method == "spawn":
                 result, descriptors = result
-            answer: tuple[int, Any, Failure | None] = (number, result, None)
+            answer: Answer = (number, result, None)
         except Exception as error:
             answer = (number, None, Failure.of(error))
+        self._send(answer, descriptors)
+
+    def _send(self, answer: Answer, descriptors: tuple[int, ...] = ()) -> None:
         try:
             self._frames.send(msgspec.msgpack.encode(answer), descriptors)
         except OSError:
@@ -83,19 +89,24 @@ class NamespaceWorker:
 
     def do_spawn(
         self, argv: list[bytes], cwd: bytes, env: list[tuple[bytes, bytes]], separate_stderr: bool
-    ) -> tuple[tuple[int, int], tuple[int, ...]]:
+    ) -> tuple[tuple[str, int], tuple[int, ...]]:
         variables = {os.fsdecode(name): os.fsdecode(value) for name, value in env}
         process = self._backend.spawn(argv, cwd=os.fsdecode(cwd), env=variables, separate_stderr=separate_stderr)
-        key = next(self._numbers)
-        self._processes[key] = process
+        self._processes[process.tag] = process
         pipes = (process.stdout,) if process.stderr is None else (process.stdout, process.stderr)
-        return (key, process.pid), pipes
+        return (process.tag, process.pid), pipes
 
-    def do_wait(self, key: int) -> int:
-        return self._processes[key].wait()
+    def do_wait(self, tag: str) -> int:
+        code = self._processes[tag].wait()
+        del self._processes[tag]
+        return code
 
-    def do_end(self, key: int) -> None:
-        self._processes[key].end()
+    def do_end(self, tag: str) -> None:
+        process = self._processes.get(tag)
+        if process is None:  # it has ended, what it started perhaps not
+            end_tree(ProcessTree(tag))
+        else:
+            process.end()
 
 
 def main(arguments: list[str]) -> int:

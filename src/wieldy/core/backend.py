@@ -141,7 +141,13 @@ def _end_unwanted(starting: asyncio.Future[BackendProcess]) -> None:
         for descriptor in (process.stdout, process.stderr):
             if descriptor is not None:
                 os.close(descriptor)
-        run_in_background(process.end)
+        run_in_background(end_and_reap, process)
+
+
+def end_and_reap(process: BackendProcess) -> None:
+    """End a process that nobody waits for."""
+    process.end()
+    process.wait()
 
 
 def run_on(

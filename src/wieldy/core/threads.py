@@ -81,8 +81,19 @@ async def iterate_in_threads(function: Callable[..., Any], kwargs: Mapping[str, 
         value.close()
 
 
+def run_waiting(function: Callable[..., object], *args: Any) -> None:
+    """Run a function that waits for as long as a process lives, in a thread of its own.
+
+    Where the system allows no more threads, those of the pool do it. Raises `RuntimeError` where it allows none at all.
+    """
+    try:
+        threading.Thread(target=function, args=args, name="wieldy-waiting", daemon=True).start()
+    except RuntimeError:
+        run_in_background(function, *args)
+
+
 def run_in_background(function: Callable[..., object], *args: Any, of_program: bool = False) -> None:
-    """Run a function that nobody waits for; an exception is logged."""
+    """Run a function that nobody waits for; an exception is logged. Raises `RuntimeError` where the system allows no thread."""
 
     def job() -> None:
         try:

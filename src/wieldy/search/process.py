@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.core.backend import Backend, BackendProcess, spawn_on
+from wieldy.core.backend import Backend, BackendProcess, end_and_reap, spawn_on
 from wieldy.core.subprocesses import kill_process
 from wieldy.core.threads import in_thread, run_in_background
 
@@ -146,7 +146,7 @@ async def _start_remote(backend: Backend, argv: Sequence[str | bytes], cwd: str,
     try:
         return _RemoteChild(process, await _open_stream(process.stdout), await _open_stream(process.stderr))
     except BaseException:
-        run_in_background(process.end)
+        run_in_background(end_and_reap, process)
         raise
 
 

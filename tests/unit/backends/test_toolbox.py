@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -452,3 +453,16 @@ async def test_variables_of_this_machine_are_not_sent_elsewhere(root, tmp_path, 
             assert (await done(box, "Bash", command='echo "[$HOST_ONLY]"')).text.startswith("[]")
         async with Toolbox(Elsewhere.ROOT, backend=backend, env={"GIVEN": "yes"}, **options) as box:
             assert (await done(box, "Bash", command='echo "[$GIVEN$HOST_ONLY]"')).text.startswith("[yes]")
+
+
+@pytest.mark.asyncio
+async def test_a_command_is_waited_for_where_the_system_allows_no_more_threads(make_box):
+    async with make_box() as box:
+        await done(box, "Bash", command="true")
+        threading.stack_size(1 << 46)
+        try:
+            result = await box.call("Bash", {"command": "echo output; exit 3"})
+        finally:
+            threading.stack_size(0)
+    assert "output" in result.text
+    assert "exit code 3" in result.text.lower()

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
 from wieldy.core.backend import Backend, BackendProcess
 from wieldy.core.errors import ToolFailure
-from wieldy.core.threads import in_thread
+from wieldy.core.threads import in_thread, run_waiting
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.launch import MAX_ARGUMENT_BYTES, NONINTERACTIVE, command_environment, find_bash
 from wieldy.shell.running.reaper import GRACE, Process
@@ -69,7 +68,10 @@ class RemoteShell(Shell):
 
     def _watch_exit(self) -> None:
         loop = asyncio.get_running_loop()
-        threading.Thread(target=self._wait_in_thread, args=(loop,), name="wieldy-command", daemon=True).start()
+        try:
+            run_waiting(self._wait_in_thread, loop)
+        except RuntimeError as error:
+            loop.call_soon(self._lost, str(error))
 
     def _wait_in_thread(self, loop: asyncio.AbstractEventLoop) -> None:
         try:

@@ -7,7 +7,6 @@ import contextlib
 import os
 import re
 import stat
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from wieldy.core.threads import in_thread
+from wieldy.core.threads import in_thread, run_waiting
 from wieldy.shell.running.output import OutputCapture
 from wieldy.shell.running.process_tag import last_pid, may_have_descendants
 from wieldy.shell.running.reaper import GRACE, Process, ProcessTree, end_tree, members, wait_for_members
@@ -272,7 +271,7 @@ class Shell:
         try:
             pidfd = os.pidfd_open(self.pid)
         except (OSError, AttributeError):
-            threading.Thread(target=self._wait_in_thread, args=(loop,), daemon=True).start()
+            run_waiting(self._wait_in_thread, loop)
             return
 
         def on_exit() -> None:
