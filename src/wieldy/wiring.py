@@ -279,9 +279,11 @@ class ConfiguredHooks:
         self.problems = ()
         section = self._settings.get("hooks")
         if section is not None and self._settings.get("disableAllHooks") is not True:
-            from wieldy.hooks.config import parse_hooks
+            from wieldy.hooks.config import lost_guards, parse_hooks
 
             hooks, problems = parse_hooks(section)
-            self.problems = tuple(problems)
+            # Lost guards are errors of the settings.
+            lost = {text for event, groups in section.items() for text in lost_guards(event, groups)}
+            self.problems = tuple(problem for problem in problems if problem not in lost)
             yield from hooks
         yield from self._code_hooks

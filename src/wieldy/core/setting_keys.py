@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -30,7 +30,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
 class SettingKey(Struct, frozen=True):
     """One setting. `*` in the name stands for any name. A default of None means that the setting has no value of its own.
 
-    `project_may_set`: a project's file may set it without the user's consent.
+    `project_may_set`: a project's file may set it without the user's consent. `restricts`: it may forbid what its default
+    allows, so that work must not begin where its value cannot be read.
     """
 
     name: str
@@ -39,6 +40,7 @@ class SettingKey(Struct, frozen=True):
     description: str
     choices: tuple[str, ...] = ()
     project_may_set: bool = False
+    restricts: bool = False
 
     def accepts(self, value: Any) -> bool:
         """Return whether a value is of the right type."""
@@ -47,9 +49,7 @@ class SettingKey(Struct, frozen=True):
         return isinstance(value, _TYPES[self.kind])
 
 
-def _open(name: str, kind: SettingKind, default: Any, description: str, choices: tuple[str, ...] = ()) -> SettingKey:
-    """Make a key that a project may set without consent."""
-    return SettingKey(name, kind, default, description, choices, project_may_set=True)
+_open = partial(SettingKey, project_may_set=True)
 
 
 _MODES = ("default", "manual", "acceptEdits", "plan", "bypassPermissions", "dontAsk")
@@ -58,14 +58,19 @@ _LEVELS = ("safe", "confirm", "dangerous", "forbidden")
 KEYS: tuple[SettingKey, ...] = (
     _open("$schema", "string", None, "Where the schema of this file is, for editors."),
     SettingKey("permissions.allow", "rules", [], "Rules for calls that run without asking."),
-    _open("permissions.ask", "rules", [], "Rules for calls that always ask."),
-    _open("permissions.deny", "rules", [], "Rules for calls that never run."),
+    _open("permissions.ask", "rules", [], "Rules for calls that always ask.", restricts=True),
+    _open("permissions.deny", "rules", [], "Rules for calls that never run.", restricts=True),
     SettingKey(
         "permissions.additionalDirectories", "strings", [], "Folders beside the project that tools may work in."
     ),
     SettingKey("permissions.defaultMode", "string", "default", "The mode a session starts in.", _MODES),
     SettingKey(
-        "permissions.outside", "string", "ask", "What to do about files outside the allowed folders.", ("ask", "deny")
+        "permissions.outside",
+        "string",
+        "ask",
+        "What to do about files outside the allowed folders.",
+        ("ask", "deny"),
+        restricts=True,
     ),
     _open(
         "permissions.disableBypassPermissionsMode",
@@ -73,14 +78,31 @@ KEYS: tuple[SettingKey, ...] = (
         None,
         "`disable` takes bypassPermissions away.",
         ("disable",),
+        restricts=True,
     ),
-    _open("allowManagedPermissionRulesOnly", "boolean", False, "In the managed file: only its own allow rules count."),
-    SettingKey("tools.*.level", "string", None, "The risk level of a tool, in place of its own.", _LEVELS),
+    _open(
+        "allowManagedPermissionRulesOnly",
+        "boolean",
+        False,
+        "In the managed file: only its own allow rules count.",
+        restricts=True,
+    ),
+    SettingKey(
+        "tools.*.level", "string", None, "The risk level of a tool, in place of its own.", _LEVELS, restricts=True
+    ),
     SettingKey("tools.*.allowlist", "patterns", {}, "Patterns over parameters of calls that run without asking."),
-    _open("tools.*.blocklist", "patterns", {}, "Patterns over parameters of calls that never run."),
+    _open("tools.*.blocklist", "patterns", {}, "Patterns over parameters of calls that never run.", restricts=True),
     SettingKey("tools.*.timeout", "number", None, "Seconds a call may take, in place of the tool's own."),
-    SettingKey("tools.*.rateLimit.calls", "integer", None, "How many calls of the tool may be made in `seconds`."),
-    SettingKey("tools.*.rateLimit.seconds", "number", None, "The time that `rateLimit.calls` counts in."),
+    SettingKey(
+        "tools.*.rateLimit.calls",
+        "integer",
+        None,
+        "How many calls of the tool may be made in `seconds`.",
+        restricts=True,
+    ),
+    SettingKey(
+        "tools.*.rateLimit.seconds", "number", None, "The time that `rateLimit.calls` counts in.", restricts=True
+    ),
     SettingKey("tools.*.rateLimit.wait", "boolean", False, "Whether a call too many waits instead of being refused."),
     SettingKey("tools.*.cacheSeconds", "number", None, "How long results of a read-only tool are cached."),
     SettingKey("env", "string map", {}, "Environment variables for commands and servers."),
@@ -95,7 +117,7 @@ KEYS: tuple[SettingKey, ...] = (
         "How to tell you that it is your turn after ten seconds: `auto` is a bell and, where known, a desktop notification.",
         ("auto", "bell", "off"),
     ),
-    SettingKey("hooks", "object", {}, "Commands to run at events."),
+    SettingKey("hooks", "object", {}, "Commands to run at events.", restricts=True),
     _open(
         "messageIdleNotifThresholdMs", "integer", 60_000, "Milliseconds without a prompt before Notification hooks run."
     ),
@@ -103,9 +125,9 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("mcpServers", "object", {}, "MCP servers, by name."),
     SettingKey("enableAllProjectMcpServers", "boolean", False, "Start every server of the project's .mcp.json."),
     SettingKey("enabledMcpjsonServers", "strings", [], "Servers of .mcp.json to start."),
-    _open("disabledMcpjsonServers", "strings", [], "Servers of .mcp.json never to start."),
+    _open("disabledMcpjsonServers", "strings", [], "Servers of .mcp.json never to start.", restricts=True),
     SettingKey("mcp.sampling", "strings", [], "MCP servers that may use the model without asking you."),
-    SettingKey("sandbox.enabled", "boolean", False, "Run commands in a sandbox."),
+    SettingKey("sandbox.enabled", "boolean", False, "Run commands in a sandbox.", restricts=True),
     SettingKey(
         "sandbox.autoAllow",
         "boolean",
@@ -117,14 +139,17 @@ KEYS: tuple[SettingKey, ...] = (
         "boolean",
         True,
         "The model may ask to run a command outside the sandbox; you decide.",
+        restricts=True,
     ),
     SettingKey("sandbox.mechanism", "string", "auto", "Which sandbox to use.", ("auto", "bubblewrap", "landlock")),
-    SettingKey("sandbox.failIfUnavailable", "boolean", False, "Refuse commands where no sandbox is available."),
+    SettingKey(
+        "sandbox.failIfUnavailable", "boolean", False, "Refuse commands where no sandbox is available.", restricts=True
+    ),
     SettingKey("sandbox.network", "boolean", False, "Whether commands in the sandbox reach the network."),
     SettingKey("sandbox.allowedDomains", "strings", [], "Hosts that commands in the sandbox may reach."),
     SettingKey("sandbox.allowWrite", "strings", [], "Further folders that commands in the sandbox may write to."),
     SettingKey("sandbox.allowRead", "strings", [], "Folders that the sandbox would hide, but commands may read."),
-    _open("sandbox.denyRead", "strings", [], "Folders that commands in the sandbox do not see."),
+    _open("sandbox.denyRead", "strings", [], "Folders that commands in the sandbox do not see.", restricts=True),
     SettingKey("sandbox.excludedCommands", "strings", [], "Programs that run outside the sandbox."),
     SettingKey(
         "compat.claude", "boolean", False, "Use everything in .claude/settings*.json, not only deny and ask rules."

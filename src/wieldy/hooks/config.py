@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -133,6 +134,13 @@ def parse_hooks(section: Any) -> tuple[list[Hook], list[str]]:
                 if not any(_is_same(hook, other) for other in hooks):
                     hooks.append(hook)
     return hooks, problems
+
+
+def lost_guards(event: str, groups: Any) -> list[str]:
+    """Return what is wrong with the hooks of an event that may block calls or prompts; its name may be misspelled."""
+    guards = [name for name, kind in HOOK_EVENTS.items() if kind.can_block and kind.fails_closed]
+    name = event if event in HOOK_EVENTS else next(iter(get_close_matches(event, HOOK_EVENTS, n=1)), "")
+    return parse_hooks({event: groups})[1] if name in guards else []
 
 
 def _is_same(hook: Hook, other: Hook) -> bool:

@@ -23,25 +23,34 @@ class InvalidValue(Struct, frozen=True):
 
     @property
     def fatal(self) -> bool:
-        """Whether a rule that denies or asks may be lost: its list is invalid, or a name on its path is misspelled."""
-        section, *rest = map(str, self.path)
-        if section == "permissions":
-            names = [key.name.split(".")[1] for key in KEYS if key.name.startswith("permissions.")]
-            return not rest or rest[0] in RESTRICTING or _nearest(rest[0], names) in RESTRICTING
-        is_known = any(key.name.split(".")[0] == section for key in KEYS)
-        return not rest and not is_known and _nearest(section, ("permissions",), cutoff=0.8) is not None
+        """Whether a restriction may be lost: the path, with its misspelled names corrected, leads to one."""
+        entry: Any = key_tree()
+        for depth, step in enumerate(self.path):
+            if not isinstance(entry, Mapping):
+                break
+            near = step if step in entry else _nearest(str(step), list(entry), cutoff=0.6 if depth else 0.8)
+            entry = entry.get(near, entry.get("*"))
+        return _restricts(entry)
+
+
+def _restricts(entry: Any) -> bool:
+    """Whether a key restricts, or any key of a section."""
+    if isinstance(entry, Mapping):
+        return any(map(_restricts, entry.values()))
+    return isinstance(entry, SettingKey) and entry.restricts
 
 
 def validate(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[InvalidValue]]:
     """Return the valid values, and what is wrong with the rest. Unknown keys are kept and reported."""
     problems: list[InvalidValue] = []
     valid = _validate_section(values, key_tree(), (), problems)
-    problems += _rate_limit_problems(valid)
+    reported = {problem.path[:3] for problem in problems}
+    problems += [problem for problem in _rate_limit_problems(valid) if problem.path not in reported]
     return valid, problems
 
 
 def _rate_limit_problems(values: Mapping[str, Any]) -> Iterator[InvalidValue]:
-    """Rate limits that have only one of their two numbers, or let no call run."""
+    """Yield rate limits that have only one of their two numbers, or let no call run."""
     sections = values.get("tools")
     for name, section in sections.items() if isinstance(sections, Mapping) else ():
         rate = section.get("rateLimit") if isinstance(section, Mapping) else None

@@ -15,8 +15,9 @@ from wieldy.core.decision import Behavior
 from wieldy.core.errors import SettingsError
 from wieldy.core.setting_keys import default_of
 from wieldy.core.state_dirs import config_home
+from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.permissions.paths import PathResolver
-from wieldy.permissions.rules import Examples, Layer, Origin, Rule, RuleError, parse
+from wieldy.permissions.rules import Examples, Layer, Origin, Rule, RuleError, guess_tool, parse
 from wieldy.permissions.ruleset import RiskLevels, RuleSet
 from wieldy.permissions.trust import FILE_NAME
 from wieldy.settings.sources import (
@@ -71,7 +72,7 @@ class Settings(Struct, frozen=True):
             raise SettingsError("; ".join(map(str, self.mistakes)))
 
     def require_rules(self) -> None:
-        """Raise `SettingsError` where a rule that denies or asks is lost, so that no work begins without it."""
+        """Raise `SettingsError` where a rule or setting that forbids is lost, so that no work begins without it."""
         lost = [str(problem) for problem in self.errors if problem.fatal]
         if lost:
             reasons = "; ".join(lost)
@@ -247,13 +248,15 @@ def _combine(
     for source in sources:
         rule_problems: list[SettingsProblem] = []
         rules += _parse_rules(source, paths, rule_problems, left_out)
-        problems += rule_problems
+        problems += [*rule_problems, *_tool_name_warnings(source)]
         if source.layer == "command line" and source.error is not None:
             mistakes.append(source.error)
         if source.layer == "code":
             mistakes += [*source.problems, *_hook_problems(source), *(one for one in rule_problems if one.lost)]
     values, origins = merge_sources(sources)
     _make_absolute(values, root, paths.home)
+    if values.get("disableAllHooks") is not True:
+        problems += [problem for source in sources for problem in _lost_guards(source)]
     managed = [source.values for source in sources if source.layer == "managed"]
     if any(section.get("allowManagedPermissionRulesOnly") is True for section in managed):
         rules = _only_managed(rules, problems)
@@ -284,6 +287,24 @@ def _hook_problems(source: SettingsSource) -> list[SettingsProblem]:
     from wieldy.hooks.config import parse_hooks
 
     return [SettingsProblem(text) for text in parse_hooks(source.values["hooks"])[1]]
+
+
+def _lost_guards(source: SettingsSource) -> Iterator[SettingsProblem]:
+    """Yield the hooks of a source that should block calls or prompts and cannot be used."""
+    if section := source.values.get("hooks"):
+        from wieldy.hooks.config import lost_guards
+
+        for event, groups in section.items():
+            for text in lost_guards(event, groups):
+                yield source.problem(text, ("hooks", event), fatal=True)
+
+
+def _tool_name_warnings(source: SettingsSource) -> Iterator[SettingsProblem]:
+    section = source.values.get("tools")
+    for name in section if isinstance(section, Mapping) else ():
+        if likely_name := RENAMED_TOOLS.get(name) or guess_tool(name):
+            text = f"`tools.{name}`: there is no built-in tool `{name}`, did you mean `{likely_name}`?"
+            yield source.problem(text, ("tools", name))
 
 
 def merge_sources(sources: Sequence[SettingsSource]) -> tuple[dict[str, Any], dict[str, Origin]]:

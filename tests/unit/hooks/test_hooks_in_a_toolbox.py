@@ -294,12 +294,14 @@ async def test_a_broken_hook_in_code_is_an_error(box_of):
         box_of(BROKEN)
 
 
-async def test_a_broken_hook_entry_of_a_file_is_left_out_alone(box_of, tmp_path):
+async def test_a_broken_hook_of_a_file_is_left_out_alone_and_one_that_may_block_is_an_error(box_of, tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "settings.json").write_text(json.dumps(BROKEN))
     box = box_of({}, load_settings=True)
     await box.call("say", text="x")
-    assert len(box.hook_problems) == 2
+    assert [problem.partition(":")[0] for problem in box.hook_problems] == ["hooks.Nope"]
+    with pytest.raises(SettingsError, match=r"PreToolUse\[0\]: `command` is missing"):
+        box.settings.require_rules()
     assert (await box.call("say", text="x")).is_error
 
 

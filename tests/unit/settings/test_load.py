@@ -256,12 +256,27 @@ def test_the_project_is_the_nearest_marked_folder_but_not_the_home_or_an_open_on
         {"permissions": {"deni": ["Bash(rm:*)"]}},
         {"permisions": {"deny": ["Bash(rm:*)"]}},
         {"permissions": ["Bash(rm:*)"]},
+        {"permissions": {"disableBypassPermissionsMode": True}},
+        {"permissions": {"outside": "denied"}},
+        {"tools": {"Bash": {"rateLimit": "2/min"}}},
+        {"tools": {"Bash": {"rateLimit": {"calls": 2}}}},
+        {"tools": {"Bash": {"rateLimit": {"calls": "2", "seconds": 60}}}},
+        {"tools": {"Bash": {"ratelimit": {"calls": 2, "seconds": 60}}}},
+        {"tools": {"Bash": {"level": "forbiden"}}},
+        {"tools": {"Bash": {"blocklist": ["rm"]}}},
+        {"tool": {"Bash": {"level": "forbidden"}}},
+        {"sandbox": True},
+        {"sandbox": {"enabled": "yes"}},
+        {"sandbox": {"denyRead": "~/.ssh"}},
+        {"hooks": []},
+        {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"comand": "./guard"}]}]}},
+        {"hooks": {"PreToolUs": [{"hooks": [{"command": "./guard"}]}]}},
     ],
 )
 def test_a_restriction_that_cannot_be_read_is_an_error_and_nothing_is_allowed_without_asking(project, settings) -> None:
-    project.write("project", settings)
+    project.write("user", settings)
     loaded = project.load()
-    assert len(loaded.errors) == 1 and str(project.file("project")) in str(loaded.errors[0])
+    assert len(loaded.errors) == 1 and str(project.file("user")) in str(loaded.errors[0])
     assert loaded.rules.broken
     assert project.load(explicit=settings, files=False).rules.broken
 
@@ -272,8 +287,34 @@ def test_an_allow_rule_that_cannot_be_read_is_only_a_warning(project) -> None:
     assert not loaded.errors and loaded.warnings
 
 
-def test_a_rate_limit_of_another_shape_and_a_whole_number_for_a_float_are_not_ignored_silently(project) -> None:
-    project.write("user", {"tools": {"Bash": {"rateLimit": "2/min"}}, "search": {"seconds": 2}})
-    settings = project.load()
-    assert any("`tools.Bash.rateLimit` must be an object" in str(warning) for warning in settings.warnings)
-    assert settings.get("search.seconds") == 2
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"permissions": {"defaultMode": "plann"}},
+        {"tools": {"Bash": {"timeout": "60"}}},
+        {"sandbox": {"network": "yes"}},
+        {"hooks": {"PostToolUse": [{"hooks": [{"comand": "./format"}]}]}},
+        {"hooks": {"PreToolUse": [{"hooks": [{"comand": "./guard"}]}]}, "disableAllHooks": True},
+        {"modle": "anthropic/x"},
+    ],
+)
+def test_a_mistake_that_loses_no_restriction_stops_nothing(project, settings) -> None:
+    project.write("user", settings)
+    assert not project.load().errors
+
+
+def test_limits_of_a_tool_that_is_probably_misspelled_are_a_warning(project) -> None:
+    project.write(
+        "user", {"tools": {"Wirte": {"level": "forbidden"}, "KillBash": {"timeout": 5}, "mine": {"timeout": 5}}}
+    )
+    loaded = project.load()
+    warnings = "\n".join(map(str, loaded.warnings))
+    assert not loaded.errors
+    assert "no built-in tool `Wirte`, did you mean `Write`?" in warnings
+    assert "no built-in tool `KillBash`, did you mean `KillShell`?" in warnings
+    assert "mine" not in warnings
+
+
+def test_a_whole_number_for_a_float_is_not_ignored(project) -> None:
+    project.write("user", {"search": {"seconds": 2}})
+    assert project.load().get("search.seconds") == 2
