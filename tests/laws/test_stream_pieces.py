@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -90,6 +90,39 @@ def test_an_end_at_any_byte_is_either_the_whole_answer_or_a_failure(steps, share
             assert failure.kind in ("connection", "protocol")
         else:
             assert receive == whole
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield at
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inner:
+        yield from places(part, (*at, key))
+
+
+def with_value(value: Any, at: tuple[Any, ...], new: Any) -> Any:
+    if not at:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[at[0]] = with_value(copy[at[0]], at[1:], new)
+    return copy
+
+
+@given(st.data(), STEPS, JSON | st.floats())
+@settings(max_examples=200, deadline=None)
+def test_whatever_stands_in_an_event_makes_an_answer_or_a_failure(data, steps, value):
+    for make, wire in WIRES:
+        events = [line[6:] for line in make(steps, 3).splitlines() if line.startswith(b"data: {")]
+        number = data.draw(st.integers(0, len(events) - 1))
+        event = json.loads(events[number])
+        at = data.draw(st.sampled_from(list(places(event))))
+        events[number] = json.dumps(with_value(event, at, value)).encode()
+        try:
+            content = parse(wire, [b"data: " + event + b"\n\n" for event in events])
+        except ProviderFailure:
+            continue
+        for block in content:
+            fields = {"text": str, "thinking": str} if block["type"] != "tool_use" else {"id": str, "input": dict}
+            assert all(isinstance(block[name], kind) for name, kind in fields.items() if name in block)
 
 
 @given(OBJECT, st.lists(st.integers(0, 1000), max_size=8), st.booleans())

@@ -25,7 +25,7 @@ from wieldy.providers.encoding import encode_body, encode_tool
 from wieldy.providers.endpoint import HttpModel
 from wieldy.providers.errors import stream_failure
 from wieldy.providers.models import find_model
-from wieldy.providers.sse import bad_event, decode_event, get_int, get_object, get_text
+from wieldy.providers.sse import bad_event, decode_event, get_count, get_int, get_object, get_text
 from wieldy.schema.provider_dialects import ANTHROPIC, adapt_schema
 from wieldy.schema.strict_json import encode_json
 
@@ -43,6 +43,8 @@ FIELDS: Mapping[str, tuple[str, Field]] = {
     "signature_delta": ("signature", "signature"),
     "citations_delta": ("citation", "citation"),
 }
+STREAMED_TYPES = ("text", "thinking", "tool_use", "server_tool_use")
+TEXT_FIELDS = ("id", "name", "text", "thinking", "signature")
 _STOP_REASONS: Mapping[str, StopReason] = {"model_context_window_exceeded": "max_tokens"}
 _ILLEGAL_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -200,16 +202,16 @@ class MessageParser:
                 if (delta := _parse_delta(event)) is not None:
                     yield delta
             case "content_block_start":
-                yield BlockStarted(get_int(event, "index"), get_object(event, "content_block"))
+                yield BlockStarted(get_int(event, "index"), _block_start(get_object(event, "content_block")))
             case "content_block_stop":
                 yield BlockEnded(get_int(event, "index"))
             case "message_start":
                 yield self._metered(get_object(get_object(event, "message"), "usage"))
             case "message_delta":
                 yield self._metered(get_object(event, "usage"))
-                if reason := get_object(event, "delta").get("stop_reason"):
+                if reason := get_text(get_object(event, "delta"), "stop_reason"):
                     self._has_stop_reason = True
-                    yield Stopped(_STOP_REASONS.get(reason, reason))
+                    yield Stopped(_STOP_REASONS.get(reason, reason))  # type: ignore[arg-type]
             case "message_stop":
                 self.finished = True
             case "error":
@@ -227,24 +229,31 @@ class MessageParser:
         """Counts replace earlier ones: the output count is a running total."""
         old = self._usage
         self._usage = Usage(
-            input_tokens=counts.get("input_tokens") or old.input_tokens,
-            output_tokens=counts.get("output_tokens") or old.output_tokens,
-            cache_read_tokens=counts.get("cache_read_input_tokens") or old.cache_read_tokens,
-            cache_write_tokens=counts.get("cache_creation_input_tokens") or old.cache_write_tokens,
+            input_tokens=get_count(counts, "input_tokens") or old.input_tokens,
+            output_tokens=get_count(counts, "output_tokens") or old.output_tokens,
+            cache_read_tokens=get_count(counts, "cache_read_input_tokens") or old.cache_read_tokens,
+            cache_write_tokens=get_count(counts, "cache_creation_input_tokens") or old.cache_write_tokens,
         )
         return UsageReported(self._usage)
 
 
+def _block_start(block: Mapping[str, Any]) -> ContentBlock:
+    """A block as announced, without the nulls that some servers write for what is not there yet."""
+    if block.get("type") not in STREAMED_TYPES:
+        return block
+    get_object(block, "input")
+    absent = [name for name in TEXT_FIELDS if get_text(block, name) is None]
+    return {name: value for name, value in block.items() if name not in absent}
+
+
 def _parse_delta(event: Mapping[str, Any]) -> BlockDelta | None:
     delta = get_object(event, "delta")
-    names = FIELDS.get(delta.get("type", ""))
+    names = FIELDS.get(get_text(delta, "type") or "")
     if names is None:
         return None
     name, field = names
-    piece = delta.get(name)
-    if piece is None:
-        raise ProviderFailure("protocol", f"the stream holds a {delta['type']} without {name}")
-    return BlockDelta(get_int(event, "index"), field, piece)
+    piece = get_object(delta, name) if field == "citation" else get_text(delta, name)
+    return BlockDelta(get_int(event, "index"), field, piece) if piece else None
 
 
 def event_parser() -> MessageParser:

@@ -45,12 +45,9 @@ def result_text(content: Any) -> str:
     return "\n".join(part["text"] for part in content if part["type"] == "text") or "(no output)"
 
 
-def count_usage(input_tokens: int | None, output_tokens: int | None, cached: int | None) -> Usage:
+def count_usage(input_tokens: int, output_tokens: int, cached: int) -> Usage:
     """The counts of an API whose input includes what came from the cache."""
-    cached = cached or 0
-    return Usage(
-        input_tokens=max((input_tokens or 0) - cached, 0), output_tokens=output_tokens or 0, cache_read_tokens=cached
-    )
+    return Usage(input_tokens=max(input_tokens - cached, 0), output_tokens=output_tokens, cache_read_tokens=cached)
 
 
 class OpenAIParser:
@@ -79,6 +76,8 @@ class OpenAIParser:
         Raises `ProviderFailure` where the answer has not ended.
         """
         reason = self._stop_reason
+        if reason is None and self.finished and self._next_block:
+            reason = "end_turn"  # some servers only say [DONE]
         if reason is None:
             raise ProviderFailure("connection", "the stream ended before the answer did")
         yield from self._close_blocks(is_cut_off=reason == "max_tokens")

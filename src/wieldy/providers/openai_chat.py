@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -22,7 +23,7 @@ from wieldy.core.provider import (
 from wieldy.providers.encoding import encode_body, encode_tool, image_url, is_reasoning_model
 from wieldy.providers.errors import stream_failure
 from wieldy.providers.openai import OpenAIModel, OpenAIParser, count_usage, join_items, request_head, result_text
-from wieldy.providers.sse import get_int, get_object, get_objects, get_text
+from wieldy.providers.sse import get_count, get_int, get_object, get_objects, get_text
 from wieldy.schema.provider_dialects import OPENAI, adapt_schema
 from wieldy.schema.strict_json import encode_json, encode_json_text
 
@@ -36,26 +37,34 @@ STOP_REASONS: Mapping[str, StopReason] = {
 }
 
 
+STRICT_WIRE = "openai-strict"
+# Servers that refuse fields they do not know, and ids of calls that are not nine letters or digits.
+STRICT_HOSTS = frozenset({"api.mistral.ai"})
+_STRICT_ID = re.compile(r"[A-Za-z0-9]{9}")
+
+
 class OpenAIChat(OpenAIModel):
     """One model behind a Chat Completions API."""
 
     path = "/chat/completions"
 
     def encode(self, request: Request) -> bytes:
-        return encode_request(request, self.model)
+        return encode_request(request, self.model, strict=self._endpoint.url.hostname in STRICT_HOSTS)
 
     def parser(self) -> CompletionParser:
         return CompletionParser(self.model)
 
 
-def encode_request(request: Request, model: str) -> bytes:
+def encode_request(request: Request, model: str, *, strict: bool = False) -> bytes:
     """Encode a request as JSON. The history is joined from messages that were encoded when they were new."""
     token_limit = "max_completion_tokens" if is_reasoning_model(model) else "max_tokens"
-    head = request_head(request, model, token_limit=token_limit, stream_options={"include_usage": True})
+    options = {} if strict else {"stream_options": {"include_usage": True}}
+    head = request_head(request, model, token_limit=token_limit, **options)
     if request.stop_sequences:
         head["stop"] = list(request.stop_sequences)
     encoded = [encode_json({"role": "system", "content": "\n\n".join(request.system)})] if request.system else []
-    encoded += filter(None, encode_messages(request.messages, WIRE, _encode_message))
+    wire, encode = (STRICT_WIRE, _encode_strict) if strict else (WIRE, _encode_message)
+    encoded += filter(None, encode_messages(request.messages, wire, encode))
     return encode_body(head, (encode_tool(tool, WIRE, define_tool) for tool in request.tools), "messages", encoded)
 
 
@@ -68,6 +77,21 @@ def define_tool(tool: ToolSpec) -> dict[str, Any]:
 
 def _encode_message(message: Message) -> bytes:
     return join_items(_assistant_messages(message) if message.role == "assistant" else _user_messages(message))
+
+
+def _encode_strict(message: Message) -> bytes:
+    items = list(_assistant_messages(message) if message.role == "assistant" else _user_messages(message))
+    for item in items:
+        item.pop("reasoning_content", None)
+        for call in item.get("tool_calls", ()):
+            call["id"] = _strict_id(call["id"])
+        if "tool_call_id" in item:
+            item["tool_call_id"] = _strict_id(item["tool_call_id"])
+    return join_items(items)
+
+
+def _strict_id(id: str) -> str:
+    return id if _STRICT_ID.fullmatch(id) else hashlib.sha256(id.encode()).hexdigest()[:9]
 
 
 def _assistant_messages(message: Message) -> Iterator[dict[str, Any]]:
@@ -146,10 +170,14 @@ class CompletionParser(OpenAIParser):
             delta = get_object(choice, "delta")
             if thought := get_text(delta, "reasoning_content") or get_text(delta, "reasoning"):
                 yield from self._grow_text("thinking", thought)
-            if text := get_text(delta, "content") or get_text(delta, "refusal"):
+            if isinstance(delta.get("content"), list):
+                for part in get_objects(delta, "content"):
+                    yield from self._grow_part(part)
+            elif text := get_text(delta, "content") or get_text(delta, "refusal"):
                 yield from self._grow_text("text", text)
-            for piece in get_objects(delta, "tool_calls"):
-                yield from self._grow_call(piece)
+            for position, piece in enumerate(get_objects(delta, "tool_calls")):
+                index = get_int(piece, "index") if "index" in piece else position
+                yield from self._grow_call(index, piece)
             if reason := get_text(choice, "finish_reason"):
                 self._stop_reason = STOP_REASONS.get(reason, "end_turn")
 
@@ -170,22 +198,30 @@ class CompletionParser(OpenAIParser):
             yield BlockStarted(self._open_text[1], {"type": kind, kind: ""})
         yield BlockDelta(self._open_text[1], kind, piece)
 
+    def _grow_part(self, part: Mapping[str, Any]) -> Iterator[Delta]:
+        """Add a part of a content that is a list, as Mistral's models that think send it."""
+        for thought in get_objects(part, "thinking"):
+            yield from self._grow_text("thinking", get_text(thought, "text") or "")
+        if text := get_text(part, "text"):
+            yield from self._grow_text("text", text)
+
     def _close_text(self) -> Iterator[Delta]:
         if self._open_text is not None:
             block, self._open_text = self._open_text[1], None
             yield BlockEnded(block)
 
-    def _grow_call(self, piece: Mapping[str, Any]) -> Iterator[Delta]:
-        function, index, id = get_object(piece, "function"), get_int(piece, "index"), get_text(piece, "id") or ""
+    def _grow_call(self, index: int, piece: Mapping[str, Any]) -> Iterator[Delta]:
+        function, id = get_object(piece, "function"), get_text(piece, "id") or ""
+        name = get_text(function, "name") or ""
         call = self._call_at_index.get(index)
-        if call is None or (id and call.id and id != call.id):
-            # Some servers give every call the same index: another id is another call.
+        if call is None or (id and call.id and id != call.id) or (name and call.ends_before(name)):
+            # Some servers give every call the same index or none, and some no id.
             call = self._call_at_index[index] = PartialCall()
             self._calls.append(call)
         call.id = call.id or id
         if call.block is None:
-            call.name += function.get("name") or ""
-            if not call.name:
+            call.name = name
+            if not name:
                 return
             yield from self._close_text()
             call.block = self._begin_block()
@@ -212,21 +248,32 @@ class PartialCall:
         self.scanner = JsonEndScanner()
         self.closed = False
 
+    def ends_before(self, name: str) -> bool:
+        """Whether a piece with this name belongs to the next call, as far as the pieces tell."""
+        return self.block is not None and (self.closed or name != self.name)
+
 
 _BRACKET = re.compile(r'["{}\[\]]')
 _STRING_END = re.compile(r'["\\]')
 
 
 class JsonEndScanner:
-    """Finds the end of a JSON object in pieces of text, so that a call can start before the stream ends."""
+    """Finds the end of a JSON object in pieces of text, so that a call can start before the stream ends.
+
+    Where something stands before the object, such as a code fence, the end is not found: something may follow it, too.
+    """
 
     def __init__(self) -> None:
         self._depth = 0
+        self._has_begun = False
+        self._has_prefix = False
         self._in_string = False
         self._escaped = False
 
     def feed(self, piece: str) -> bool:
         """Whether the object is complete with this piece."""
+        if not self._has_begun and (start := piece.lstrip()):
+            self._has_begun, self._has_prefix = True, start[0] not in "{["
         at = 0
         while at < len(piece):
             if self._escaped:
@@ -244,15 +291,15 @@ class JsonEndScanner:
                 self._escaped = True
             else:
                 self._depth += 1 if mark in "{[" else -1
-                if self._depth <= 0:
+                if self._depth <= 0 and not self._has_prefix:
                     return True
         return False
 
 
 def _parse_usage(counts: Mapping[str, Any]) -> Usage:
-    details = counts.get("prompt_tokens_details") or {}
-    cached = details.get("cached_tokens") or counts.get("prompt_cache_hit_tokens")
-    return count_usage(counts.get("prompt_tokens"), counts.get("completion_tokens"), cached)
+    details = get_object(counts, "prompt_tokens_details")
+    cached = get_count(details, "cached_tokens") or get_count(counts, "prompt_cache_hit_tokens")
+    return count_usage(get_count(counts, "prompt_tokens"), get_count(counts, "completion_tokens"), cached)
 
 
 event_parser = CompletionParser

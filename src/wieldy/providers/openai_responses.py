@@ -27,7 +27,7 @@ from wieldy.core.provider import (
 from wieldy.providers.encoding import encode_body, encode_tool, image_url, is_reasoning_model
 from wieldy.providers.errors import stream_failure
 from wieldy.providers.openai import OpenAIModel, OpenAIParser, count_usage, join_items, request_head, result_text
-from wieldy.providers.sse import bad_event, get_int, get_object, get_objects, get_text
+from wieldy.providers.sse import bad_event, get_count, get_int, get_object, get_objects, get_text
 from wieldy.schema.provider_dialects import OPENAI, adapt_schema
 from wieldy.schema.strict_json import encode_json, encode_json_text
 
@@ -304,8 +304,8 @@ def _inside_json(event: Mapping[str, Any], name: str) -> str:
 
 
 def _parse_usage(counts: Mapping[str, Any]) -> Usage:
-    cached = (counts.get("input_tokens_details") or {}).get("cached_tokens")
-    return count_usage(counts.get("input_tokens"), counts.get("output_tokens"), cached)
+    cached = get_count(get_object(counts, "input_tokens_details"), "cached_tokens")
+    return count_usage(get_count(counts, "input_tokens"), get_count(counts, "output_tokens"), cached)
 
 
 event_parser = ResponseParser

@@ -40,6 +40,7 @@ PRESETS: Mapping[str, ProviderPreset] = {
     "groq": ProviderPreset("chat", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
     "ollama": ProviderPreset("chat", "http://localhost:11434/v1", "OLLAMA_API_KEY"),
     "vllm": ProviderPreset("chat", "http://localhost:8000/v1", "VLLM_API_KEY"),
+    "lmstudio": ProviderPreset("chat", "http://localhost:1234/v1", "LMSTUDIO_API_KEY"),
     "llamacpp": ProviderPreset("chat", "http://localhost:8080/v1", "LLAMACPP_API_KEY"),
 }
 

@@ -98,10 +98,18 @@ def get_text(event: Mapping[str, Any], name: str) -> str | None:
 
 def get_int(event: Mapping[str, Any], name: str) -> int:
     """A whole number; 0 where there is none."""
-    value = event.get(name, 0)
+    value = event.get(name)
+    if value is None:
+        return 0
     if not isinstance(value, int) or isinstance(value, bool):
         raise bad_event(f"its `{name}` is not a whole number")
     return value
+
+
+def get_count(counts: Mapping[str, Any], name: str) -> int:
+    """A count of tokens; 0 for anything else, since an answer is worth more than its usage."""
+    value = counts.get(name)
+    return value if type(value) is int and value > 0 else 0
 
 
 def bad_event(why: str) -> ProviderFailure:

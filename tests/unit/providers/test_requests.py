@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -222,6 +223,29 @@ def test_the_requests_of_a_conversation_share_a_cache_key_and_two_conversations_
     first = Message.user("first")
     assert key(first) == key(first, Message("assistant", ({"type": "text", "text": "a"},)), Message.user("b"))
     assert key(first) != key(Message.user("other"))
+
+
+def test_a_strict_server_gets_only_fields_and_ids_that_it_knows():
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {}}
+    history = (
+        Message.user("hi"),
+        Message("assistant", ({"type": "thinking", "thinking": "hm"}, call, {**call, "id": "aB3dE6gH9"})),
+        Message(
+            "user", tuple({"type": "tool_result", "tool_use_id": id, "content": "x"} for id in ("toolu_1", "aB3dE6gH9"))
+        ),
+    )
+    strict = openai.OpenAIChat("mistral-large", base_url="https://api.mistral.ai/v1", api_key="k")
+    body = json.loads(strict.encode(Request((), history)))
+    assert body.keys() == {"model", "stream", "messages"}
+    _, assistant, *results = body["messages"]
+    assert assistant.keys() == {"role", "content", "tool_calls"}
+    ids = [call["id"] for call in assistant["tool_calls"]]
+    assert [result["tool_call_id"] for result in results] == ids
+    assert ids[1] == "aB3dE6gH9"
+    assert re.fullmatch("[a-z0-9]{9}", ids[0])
+    assert "stream_options" in json.loads(
+        openai.OpenAIChat("m", base_url="http://x.test", api_key="").encode(Request((), history))
+    )
 
 
 def test_a_custom_tool_takes_the_place_of_the_function_of_its_name():

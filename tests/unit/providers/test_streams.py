@@ -80,6 +80,68 @@ async def test_servers_that_give_every_call_the_same_index_are_understood():
     assert answer.stop_reason == "tool_use"
 
 
+CALL_A, CALL_B = {"function": {"name": "Read", "arguments": '{"n": 1}'}}, {"function": {"name": "LS", "arguments": ""}}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        [{"tool_calls": [CALL_A, CALL_B]}],
+        [{"tool_calls": [CALL_A]}, {"tool_calls": [CALL_B]}],
+        [{"tool_calls": [{"index": None, "id": None, **call}]} for call in (CALL_A, CALL_B)],
+        [
+            {"role": None, "content": None, "tool_calls": None, "reasoning": None},
+            {"tool_calls": [CALL_A, CALL_B]},
+            None,
+        ],
+    ],
+)
+async def test_calls_without_id_and_index_are_told_apart(deltas):
+    chunks = [{"choices": [{"delta": delta, "finish_reason": None}]} for delta in deltas]
+    end = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+    async with loopback(stream(b"".join(map(sse, [*chunks, end])))) as server:
+        answer = await receive(provider("openai", server.url))
+    assert [(b["name"], b["input"]) for b in answer.content()] == [("Read", {"n": 1}), ("LS", {})]
+    assert len({block["id"] for block in answer.content()}) == 2
+    assert answer.stop_reason == "tool_use"
+
+
+@pytest.mark.asyncio
+async def test_arguments_in_a_code_fence_arrive_whole():
+    pieces = ["```json\n", '{"n": 1}', "\n```"]
+    calls = [{"index": 0, "id": "a", "function": {"name": "Read", "arguments": piece}} for piece in pieces]
+    data = [{"choices": [{"delta": {"tool_calls": [call]}}]} for call in calls]
+    end = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
+    async with loopback(stream(b"".join(map(sse, [*data, end])))) as server:
+        answer = await receive(provider("openai", server.url))
+    assert answer.content()[0]["input"] == {"n": 1}
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_only_says_done_has_answered_unless_it_said_nothing():
+    said = sse({"choices": [{"delta": {"content": "hi"}, "finish_reason": None}]})
+    async with loopback(stream(said + b"data: [DONE]\n\n"), stream(b"data: [DONE]\n\n")) as server:
+        answer = await receive(provider("openai", server.url))
+        assert (answer.text(), answer.stop_reason) == ("hi", "end_turn")
+        with pytest.raises(ProviderFailure, match="ended before"):
+            await receive(provider("openai", server.url))
+
+
+@pytest.mark.asyncio
+async def test_a_content_of_parts_is_thoughts_and_text():
+    thought = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]
+    deltas = [{"content": thought}, {"content": [{"type": "text", "text": "Yes"}]}, {"content": "."}]
+    data = [sse({"choices": [{"delta": delta}]}) for delta in deltas]
+    end = sse({"choices": [{"finish_reason": "stop"}]})
+    async with loopback(stream(b"".join([*data, end]))) as server:
+        answer = await receive(provider("openai", server.url))
+    assert [(b["type"], b.get("thinking") or b.get("text")) for b in answer.content()] == [
+        ("thinking", "hm"),
+        ("text", "Yes."),
+    ]
+
+
 @pytest.mark.asyncio
 async def test_half_characters_in_two_events_become_one():
     halves = [
