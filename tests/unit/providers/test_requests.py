@@ -243,9 +243,7 @@ def test_a_strict_server_gets_only_fields_and_ids_that_it_knows():
     assert [result["tool_call_id"] for result in results] == ids
     assert ids[1] == "aB3dE6gH9"
     assert re.fullmatch("[a-z0-9]{9}", ids[0])
-    assert "stream_options" in json.loads(
-        openai.OpenAIChat("m", base_url="http://x.test", api_key="").encode(Request((), history))
-    )
+    assert "stream_options" in json.loads(openai.encode_request(Request((), history), "m"))
 
 
 def test_a_custom_tool_takes_the_place_of_the_function_of_its_name():

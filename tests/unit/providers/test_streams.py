@@ -111,9 +111,9 @@ async def test_calls_without_id_and_index_are_told_apart(deltas):
 async def test_arguments_in_a_code_fence_arrive_whole():
     pieces = ["```json\n", '{"n": 1}', "\n```"]
     calls = [{"index": 0, "id": "a", "function": {"name": "Read", "arguments": piece}} for piece in pieces]
-    data = [{"choices": [{"delta": {"tool_calls": [call]}}]} for call in calls]
-    end = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
-    async with loopback(stream(b"".join(map(sse, [*data, end])))) as server:
+    data = [sse({"choices": [{"delta": {"tool_calls": [call]}}]}) for call in calls]
+    end = sse({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
+    async with loopback(stream(b"".join([*data, end]))) as server:
         answer = await receive(provider("openai", server.url))
     assert answer.content()[0]["input"] == {"n": 1}
 
