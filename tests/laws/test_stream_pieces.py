@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -136,20 +136,14 @@ def test_an_object_is_known_to_be_complete_at_its_last_character_and_not_before(
     assert done == [False] * (len(done) - 1) + [True]
 
 
-@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r"])
-def test_events_end_in_any_of_three_ways_wherever_a_read_ends(end):
-    data = (
-        b"event: x"
-        + end[: len(end) // 2]
-        + b"data: 1"
-        + end
-        + b": note"
-        + end
-        + b"data: a"
-        + end[: len(end) // 2]
-        + b"data: b"
-        + end
-    )
+LINE_ENDS = [b"\n", b"\r\n", b"\r"]
+PAIRS = [pair for pair in product(LINE_ENDS, LINE_ENDS) if b"".join(pair) != b"\r\n"]
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_lines_end_in_any_of_three_ways_wherever_a_read_ends(first, second):
+    end = first + second
+    data = b"event: x%bdata: 1%b: note%bdata: a%bdata: b%b" % (first, end, end, second, end)
     for size in range(1, len(data)):
         decoder = SseDecoder()
         found = [one for at in range(0, len(data), size) for one in decoder.feed(data[at : at + size])]

@@ -48,7 +48,12 @@ class ApiEndpoint:
         self, base_url: str, headers: Mapping[str, str], *, env: Mapping[str, str], idle_seconds: float
     ) -> None:
         self.url = parse_server_url(base_url)
-        self._headers = {"content-type": "application/json", "accept": "text/event-stream", "user-agent": "wieldy"}
+        self._headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            "accept-encoding": "identity",
+            "user-agent": "wieldy",
+        }
         self._headers |= headers
         check_headers(self._headers)
         self._client = HttpClient(env=env, idle_seconds=idle_seconds)
@@ -58,13 +63,15 @@ class ApiEndpoint:
         self, path: str, body: bytes, model: str, parser: StreamParser
     ) -> AsyncIterator[AsyncIterator[Delta]]:
         """Post a request and give the deltas of its answer. Raises `ProviderFailure`."""
-        url = self.url._replace(path=self.url.path.rstrip("/") + path)
+        url = self.url._replace(path=self.url.path.rstrip("/").removesuffix(path) + path)
         try:
             async with self._client.request("POST", url, self._headers, body) as response:
                 content_type = response.headers.get("content-type", "text/event-stream")
-                if response.status != 200 or "html" in content_type or "json" in content_type:
-                    place = host_and_port(url)
-                    raise response_failure(response.status, response.headers, await response.text(), model, place)
+                encoding = response.headers.get("content-encoding", "identity")
+                is_stream = "html" not in content_type and "json" not in content_type and encoding == "identity"
+                if response.status != 200 or not is_stream:
+                    body = await response.text() if encoding == "identity" else f"a body encoded as {encoding}"
+                    raise response_failure(response.status, response.headers, body, model, host_and_port(url))
                 async with aclosing(read_events(response)) as events:
                     yield parse_events(events, parser, response)
         except HttpError as error:

@@ -46,11 +46,14 @@ def response_failure(status: int, headers: Mapping[str, str], body: str, model: 
     """The failure for a response that is not a stream."""
     reason = _reason(body)
     if 300 <= status < 400:
-        reason = f"moved to {headers.get('location', 'nowhere')}"
+        reason = f"moved to {headers.get('location', 'nowhere')}. Check --base-url."
     kind, text = _classify(status, reason, model, place)
     if kind == "rate" and _NO_CREDIT.search(body):
         kind, text = "auth", f"{place} has no credit left for this key ({reason})"
-    return ProviderFailure(kind, text, status=status, retry_after=_retry_after(headers))
+    retry_after = _retry_after(headers)
+    if retry_after is not None and retry_after >= 60:
+        text += f". It asks to wait for {retry_after / 60:.0f} min."
+    return ProviderFailure(kind, text, status=status, retry_after=retry_after)
 
 
 def stream_failure(error: Any, model: str) -> ProviderFailure:
@@ -93,10 +96,20 @@ def _reason(body: str) -> str:
         title = re.search(r"<title>(.*?)</title>", body, re.IGNORECASE | re.DOTALL)
         text = title[1] if title else re.sub(r"<[^>]*>", " ", body)
     else:
-        error = page.get("error", page) if isinstance(page, dict) else page
-        text = str(error.get("message", error)) if isinstance(error, dict) else str(error)
+        text = _message(page)
     text = " ".join(text.split())
     return truncate(text, 300) or "no reason given"
+
+
+def _message(page: Any) -> str:
+    """The message in an error object: servers nest it in `error`, `detail` or a list."""
+    if isinstance(page, list) and page:
+        return _message(page[0])
+    if isinstance(page, dict):
+        for name in ("error", "message", "detail"):
+            if page.get(name):
+                return _message(page[name])
+    return page if isinstance(page, str) else json.dumps(page, ensure_ascii=False)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

@@ -12,7 +12,8 @@ from wieldy.web.http import HttpError, HttpResponse
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 
-_EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+# Two ends of lines. The groups are atomic, so that the halves of one \r\n do not count as two.
+_EVENT_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 
 
 async def read_events(response: HttpResponse) -> AsyncGenerator[list[bytes], None]:

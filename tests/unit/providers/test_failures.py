@@ -41,7 +41,10 @@ def error(message: str, kind: str = "invalid_request_error", **more: str) -> dic
         (400, error("This model's maximum context length is 8192 tokens"), "overflow", False, "too long"),
         (400, error("messages.0: bad"), "bad_request", False, "messages.0: bad"),
         (413, error("request exceeds 32 MB"), "too_large", False, "too large"),
-        (422, {"detail": "what"}, "bad_request", False, "422"),
+        (422, {"detail": [{"loc": ["body"], "msg": "what"}]}, "bad_request", False, '422: {"loc": ["body"]'),
+        (404, {"detail": "Not Found"}, "model", False, "(Not Found)"),
+        (400, {"error": "what"}, "bad_request", False, "400: what"),
+        (400, {"error": {"message": None, "code": 3}}, "bad_request", False, '"code": 3'),
         (408, error("slow"), "overloaded", True, "408"),
         (409, error("again"), "overloaded", True, "409"),
         (429, error("slow down", "rate_limit_error"), "rate", True, "slow down"),
@@ -77,6 +80,7 @@ async def test_a_status_means(wire, code, body, kind, transient, says):
     [
         ({"retry_after": "7"}, 7.0),
         ({"retry_after": "0.5"}, 0.5),
+        ({"retry_after": "7200"}, 7200.0),
         ({"retry_after_ms": "250"}, 0.25),
         ({"retry_after": "Wed, 21 Oct 2015 07:28:00 GMT"}, None),
         ({"retry_after": "0"}, None),
@@ -87,7 +91,21 @@ async def test_a_status_means(wire, code, body, kind, transient, says):
 )
 async def test_how_long_a_server_asks_to_wait(wire, headers, seconds):
     async with loopback(status(429, error("slow down"), **headers)) as server:
-        assert (await failure_of(provider(wire, server.url))).retry_after == seconds
+        failure = await failure_of(provider(wire, server.url))
+    assert failure.retry_after == seconds
+    assert ("asks to wait for 120 min" in str(failure)) == (seconds == 7200)
+
+
+@WIRES
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("code", "kind"), [(200, "protocol"), (401, "auth")])
+async def test_a_compressed_body_that_nobody_asked_for_is_named_and_not_shown(wire, code, kind):
+    async with loopback(status(code, "\x1f\x8b\x08 not text", content_encoding="gzip")) as server:
+        failure = await failure_of(provider(wire, server.url))
+        assert server.received[0].headers["accept-encoding"] == "identity"
+    assert failure.kind == kind
+    assert "encoded as gzip" in str(failure)
+    assert "\x1f" not in str(failure)
 
 
 @pytest.mark.asyncio

@@ -149,15 +149,16 @@ def test_a_length_limit_is_named_as_the_model_knows_it(model, name):
 async def test_the_key_and_the_path_of_each_house(wire, path, header, value):
     async with loopback(stream(STREAMS[wire]([("text", "x")]))) as server:
         await receive(provider(wire, f"{server.url}/under/"))
+        await receive(provider(wire, f"{server.url}/under{path}"))
         await receive(
             provider("anthropic", f"{server.url}/v1", {"ANTHROPIC_AUTH_TOKEN": "t"}, api_key=None)
         ) if wire == "anthropic" else None
-    assert server.received[0].line == f"POST /under{path} HTTP/1.1"
+    assert {received.line for received in server.received[:2]} == {f"POST /under{path} HTTP/1.1"}
     assert server.received[0].headers[header] == value
     assert server.received[0].headers["content-type"] == "application/json"
     if wire == "anthropic":
-        assert server.received[1].line == "POST /v1/messages HTTP/1.1"
-        assert server.received[1].headers["authorization"] == "Bearer t"
+        assert server.received[2].line == "POST /v1/messages HTTP/1.1"
+        assert server.received[2].headers["authorization"] == "Bearer t"
 
 
 def test_responses_get_items_and_pictures_inside_the_results():
