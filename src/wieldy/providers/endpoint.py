@@ -70,8 +70,8 @@ class ApiEndpoint:
                 encoding = response.headers.get("content-encoding", "identity")
                 is_stream = "html" not in content_type and "json" not in content_type and encoding == "identity"
                 if response.status != 200 or not is_stream:
-                    body = await response.text() if encoding == "identity" else f"a body encoded as {encoding}"
-                    raise response_failure(response.status, response.headers, body, model, host_and_port(url))
+                    text = await response.text() if encoding == "identity" else f"a body encoded as {encoding}"
+                    raise response_failure(response.status, response.headers, text, model, host_and_port(url))
                 async with aclosing(read_events(response)) as events:
                     yield parse_events(events, parser, response)
         except HttpError as error:
