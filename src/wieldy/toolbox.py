@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -166,9 +167,10 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
             return
         self._is_closed = True
         self.abort("the toolbox was closed")
-        await self.services.supervisor.aclose()
-        await self.workspace.aclose()
-        await self.events.aclose()
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.events.aclose)
+            stack.push_async_callback(self.workspace.aclose)
+            await self.services.supervisor.aclose()
 
     def _forget_reads(self, plan: UndoPlan) -> UndoPlan:
         self.catalog.invalidate(UNKNOWN_EFFECTS)

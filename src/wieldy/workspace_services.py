@@ -143,12 +143,18 @@ class WorkspaceServices:
             return value
 
     async def aclose(self) -> None:
-        """Close the services that were made here and can be closed, newest first."""
+        """Close the services that were made here and can be closed, newest first. Raises the first failure at the end."""
+        failure: Exception | None = None
         while self._made:
             service = self.__dict__.pop(self._made.pop())
             close = getattr(service, "aclose", None)
-            if close is not None:
-                await close()
+            try:
+                if close is not None:
+                    await close()
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     # Files
 

@@ -158,3 +158,26 @@ def test_threads_that_ask_at_once_get_the_same_service(root):
 def test_a_workspace_without_services_says_so(root):
     with pytest.raises(AssertionError, match="without services"):
         _ = Workspace(root, session_dir=root).services
+
+
+@pytest.mark.asyncio
+async def test_a_service_that_cannot_be_closed_keeps_no_other_open(tmp_path):
+    closed = []
+
+    class Closable:
+        def __init__(self, name: str, *, fails: bool = False) -> None:
+            self.name = name
+            self.fails = fails
+
+        async def aclose(self) -> None:
+            if self.fails:
+                raise OSError(self.name)
+            closed.append(self.name)
+
+    services = WorkspaceServices(Workspace(tmp_path, session_dir=tmp_path), HostServices())
+    services.create("first", lambda _: Closable("first"))
+    services.create("second", lambda _: Closable("second", fails=True))
+    services.create("third", lambda _: Closable("third"))
+    with pytest.raises(OSError, match="second"):
+        await services.aclose()
+    assert closed == ["third", "first"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 from wieldy.agent.records import SessionHeader
 from wieldy.core.errors import SessionError
@@ -122,10 +123,10 @@ class SessionModels:
 
     async def aclose(self) -> None:
         """Close connections."""
-        for provider in {
-            id(each): each for each in (self._main, self._small, *self._replaced) if each is not None
-        }.values():
-            await provider.aclose()
+        providers = {id(each): each for each in (*self._replaced, self._small, self._main) if each is not None}
+        async with AsyncExitStack() as stack:
+            for provider in providers.values():
+                stack.push_async_callback(provider.aclose)
 
     def _small_name(self) -> str | Provider | None:
         box = self._box

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from wieldy.agent.deferred import Reply, install_deferral
@@ -245,13 +246,13 @@ class Session(SessionState):
         """Stop, fire the hooks, write the rest of the transcript, release everything."""
         if self._runs.is_closed:
             return
-        await self._runs.aclose()
-        if self._loop is not None:
-            loop, self._loop = self._loop, None
-            await loop.hooks.on_end("other")
-        await self.box.aclose()
-        await self.transcript.aclose()
-        await self._models.aclose()
+        async with AsyncExitStack() as stack:
+            for close in (self._models.aclose, self.transcript.aclose, self.box.aclose):  # the last one first
+                stack.push_async_callback(close)
+            await self._runs.aclose()
+            if self._loop is not None:
+                loop, self._loop = self._loop, None
+                await loop.hooks.on_end("other")
 
     async def __aenter__(self) -> Self:
         await self._load()

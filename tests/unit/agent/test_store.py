@@ -12,6 +12,7 @@ import pytest
 from tests.unit.agent.conftest import SessionMaker
 
 from wieldy import Script, SessionError, Store
+from wieldy.agent.records import ApprovalRequested
 
 pytestmark = pytest.mark.asyncio
 
@@ -100,6 +101,33 @@ async def test_a_store_that_fails_ends_the_run_in_one_line(make_session, tmp_pat
     async with make_session(Script([[NOTE], [{"text": "x"}]]), store=Full(tmp_path / "sessions.db")) as session:
         with pytest.raises(SessionError, match="cannot be written: the disk is full"):
             await session.ask("go")
+
+
+async def test_everything_is_closed_where_the_store_and_a_model_fail_at_the_end(make_session, tmp_path):
+    closed = []
+
+    class Model(Script):
+        async def aclose(self) -> None:
+            closed.append(self)
+            raise ConnectionResetError("gone")
+
+    class Full(SqliteStore):
+        full = False
+
+        async def append(self, session_id: str, records: list[bytes]) -> None:
+            if self.full:
+                raise OSError("the disk is full")
+            await super().append(session_id, records)
+
+    store, model, small = Full(tmp_path / "sessions.db"), Model([[{"text": "x"}]]), Model([[{"text": "short"}]])
+    session = make_session(model, small_model=small, store=store)
+    await session.ask("go")
+    assert await session.box.workspace.services.summaries.answer("?", "page") == "short"
+    store.full = True
+    session.transcript.append(ApprovalRequested("x"))
+    with pytest.raises(ConnectionResetError):
+        await session.aclose()
+    assert closed == [model, small]
 
 
 async def test_a_session_that_is_not_in_the_store_says_so(make_session, tmp_path):
