@@ -106,13 +106,16 @@ def read_session(folder: Path, changed: float) -> StoredSession | None:
     """Describe a session by the start of its transcript."""
     header: SessionHeader | None = None
     prompt = ""
-    for record in islice(records(folder), LISTING_RECORDS):
-        if header is None and isinstance(record, SessionHeader):
-            header = record
-        elif not prompt and isinstance(record, UserMessage):
-            prompt = _first_text(record.content)
-        if header is not None and prompt:
-            break
+    try:
+        for record in islice(records(folder), LISTING_RECORDS):
+            if header is None and isinstance(record, SessionHeader):
+                header = record
+            elif not prompt and isinstance(record, UserMessage):
+                prompt = _first_text(record.content)
+            if header is not None and prompt:
+                break
+    except SessionError as error:
+        prompt = f"({error})"
     if header is None:
         return StoredSession(folder.name, folder, "", "", changed, changed, prompt) if prompt else None
     return StoredSession(folder.name, folder, header.root, header.model, header.at or changed, changed, prompt)

@@ -96,10 +96,11 @@ class Transcript:
         return Transcript(None if self.path is None else folder, conversation, on_append=on_append)
 
     async def read_subagent(self, agent_id: str, folder: Path) -> Conversation | None:
-        """The conversation of an earlier subagent; None where there is none."""
-        if self.path is None or not (folder / NAME).exists():
+        """The conversation of an earlier subagent; None where there is none. Raises `SessionError`."""
+        if self.path is None:
             return None
-        return await in_thread(lambda: fold(records(folder)))
+        conversation = await in_thread(lambda: fold(records(folder)))
+        return None if conversation.header is None else conversation
 
     def _write(self, record: TranscriptRecord, payloads: PayloadStore) -> None:
         if self._fsyncs is None:
@@ -184,7 +185,7 @@ class Transcript:
 
 
 def records(folder: Path) -> Iterator[TranscriptRecord]:
-    """The records of a session in order. Torn lines and records of unknown type are skipped."""
+    """The records of a session in order. Torn lines and records of unknown type are skipped. Raises `SessionError`."""
     payloads = PayloadStore(folder)
     for line in _lines(folder):
         if b'"$payload"' in line:
@@ -196,7 +197,7 @@ def records(folder: Path) -> Iterator[TranscriptRecord]:
 
 
 def raw_records(folder: Path) -> Iterator[dict[str, Any]]:
-    """The records of a session as JSON objects, those of unknown type too."""
+    """The records of a session as JSON objects, those of unknown type too. Raises `SessionError`."""
     payloads = PayloadStore(folder)
     for record in _decode(_lines(folder)):
         yield payloads.restore(record)
@@ -217,6 +218,8 @@ def _lines(folder: Path) -> Iterator[bytes]:
             yield from file
     except FileNotFoundError:
         return
+    except OSError as error:
+        raise SessionError(f"the transcript {folder / NAME} cannot be read: {error.strerror or error}") from None
 
 
 def encode_record(record: Any) -> bytes:

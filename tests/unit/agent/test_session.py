@@ -278,6 +278,21 @@ async def test_sessions_are_listed_last_changed_first(make_session, tmp_path):
         last_session(tmp_path)
 
 
+@pytest.mark.asyncio
+async def test_a_transcript_that_cannot_be_read_is_one_line_and_the_others_are_listed(make_session):
+    for name in ("broken", "fine"):
+        async with make_session(Script([[{"text": "x"}]]), session_id=name) as session:
+            await session.ask("go")
+    path = session.box.workspace.session_dir.parent / "broken" / "transcript.jsonl"
+    path.unlink()
+    path.mkdir()
+    prompts = {each.id: each.prompt for each in stored_sessions()}
+    assert prompts["fine"] == "go"
+    assert "cannot be read: Is a directory" in prompts["broken"]
+    with pytest.raises(SessionError, match=r"cannot be (read|written): Is a directory"):
+        await make_session(Script([]), resume="broken").ask("go")
+
+
 def test_the_public_name_is_there():
     assert Session.__module__ == "wieldy.agent.session"
 
