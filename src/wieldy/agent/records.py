@@ -24,7 +24,7 @@ class SessionHeader(TranscriptRecord, frozen=True, tag="session"):
     """Begins a transcript. `fork` counts the forks since the first session.
 
     `configured` is the model as it was named, with its provider, and `base_url` its address: a resumed session uses them.
-    `agent`, `parent` and `parent_call` are set in that of a subagent.
+    `agent`, `parent` and `parent_call` are set in that of a subagent, and `tools` if its task narrowed them.
     """
 
     v: int
@@ -39,6 +39,7 @@ class SessionHeader(TranscriptRecord, frozen=True, tag="session"):
     parent_call: str | None = None
     configured: str = ""
     base_url: str = ""
+    tools: list[str] | None = None
 
 
 class UserMessage(TranscriptRecord, frozen=True, tag="user"):
@@ -199,7 +200,6 @@ class SubagentStarted(TranscriptRecord, frozen=True, tag="agent"):
     call: str = ""
     transcript: str | None = None
     background: bool = False
-    tools: list[str] | None = None
     description: str = ""
 
 

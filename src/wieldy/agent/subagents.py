@@ -129,16 +129,15 @@ class SubagentStarter:
     async def start(self, task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
         """Start a subagent for a call; go on with the one it has, where that waited for answers. Raises `ToolFailure`."""
         earlier = self._parent.transcript.conversation.agents.get(ctx.call_id)
-        if earlier is not None:
-            return await self._go_on(earlier, task, ctx.message_id, ctx.abort)
-        id = task.resumes or f"agent_{os.urandom(4).hex()}"
-        conversation = await self._resumed_conversation(task, id) if task.resumes else Conversation()
-        tree = await self._make_tree(task, id, conversation)
+        id = earlier.id if earlier is not None else task.resumes or f"agent_{os.urandom(4).hex()}"
         identity = SubagentIdentity(id, task.definition.name, ctx.call_id)
-        return self._start(task, identity, conversation, ctx.message_id, ctx.abort, goes_on=False, tree=tree)
+        return await self._start(task, identity, ctx.message_id, ctx.abort, goes_on=earlier is not None)
 
     async def go_on(self, calls: Iterable[str], abort: Abort) -> tuple[dict[str, SubagentHandle], dict[str, str]]:
-        """Go on with subagents for which no call of the model waits, by the calls that started them; and why others cannot."""
+        """Go on with subagents for which no call of the model waits, by the calls that started them; and why others cannot.
+
+        One that can never go on has ended; one that cannot do so now keeps its questions.
+        """
         handles, failures = {}, {}
         for call in calls:
             earlier = self._parent.transcript.conversation.agents[call]
@@ -146,54 +145,42 @@ class SubagentStarter:
             definition = types.definitions.get(earlier.agent) or (await in_thread(types.refresh)).get(earlier.agent)
             try:
                 if definition is None:
-                    raise ToolFailure(f"There is no agent type `{earlier.agent}` any more.")
-                tools = None if earlier.tools is None else tuple(earlier.tools)
-                task = SubagentTask(definition, "", earlier.description, tools, background=earlier.background)
-                handles[call] = await self._go_on(earlier, task, None, abort)
+                    raise SubagentGone(f"There is no agent type `{earlier.agent}` any more.")
+                task = SubagentTask(definition, "", earlier.description, background=earlier.background)
+                identity = SubagentIdentity(earlier.id, definition.name, call)
+                handles[call] = await self._start(task, identity, None, abort, goes_on=True)
             except ToolFailure as failure:
                 failures[call] = f"{earlier.id} cannot go on: {failure.person}"
-                self._parent.transcript.append(SubagentEnded(earlier.id, call, "error"))
+                if isinstance(failure, SubagentGone):
+                    self._parent.transcript.append(SubagentEnded(earlier.id, call, "error"))
                 self._parent.box.events.emit(Notice(text=failures[call]))
         return handles, failures
 
-    async def _go_on(
-        self, earlier: SubagentStarted, task: SubagentTask, turn_id: str | None, abort: Abort
+    async def _start(
+        self, task: SubagentTask, identity: SubagentIdentity, turn_id: str | None, abort: Abort, *, goes_on: bool
     ) -> SubagentHandle:
-        conversation = await self._resumed_conversation(task, earlier.id)
-        if not task.prompt and conversation.prompts:
-            task = replace(task, prompt=conversation.prompts[0].text)
-        tree = await self._make_tree(task, earlier.id, conversation)
-        identity = SubagentIdentity(earlier.id, task.definition.name, earlier.call)
-        return self._start(task, identity, conversation, turn_id, abort, goes_on=True, tree=tree)
-
-    def _start(
-        self,
-        task: SubagentTask,
-        identity: SubagentIdentity,
-        conversation: Conversation,
-        turn_id: str | None,
-        abort: Abort,
-        *,
-        goes_on: bool,
-        tree: WorkingTree | None,
-    ) -> SubagentHandle:
-        """Start a run. There is no await in it: a concurrent start must see this one as running. Raises `ToolFailure`."""
-        self._registry.check_limit()
-        if self._parent.transcript.path is None:
-            self._unwritten[identity.id] = conversation
-        run = SubagentRun(
-            self._parent,
-            task,
-            identity,
-            self._folder(identity.id),
-            conversation,
-            turn_id,
-            self._limits(task),
-            goes_on=goes_on,
-            tree=tree,
-        )
-        handle = SubagentHandle(identity.id, task, run.abort, run.report)
-        self._registry.start(handle, run.run(), abort)
+        """Start a run. Raises `ToolFailure`."""
+        with self._registry.claim(identity.id):
+            conversation = Conversation()
+            if goes_on or task.resumes:
+                conversation = await self._earlier_conversation(identity)
+                task = _continued(task, conversation)
+            tree = await self._make_tree(task, identity.id, conversation)
+            if self._parent.transcript.path is None:
+                self._unwritten[identity.id] = conversation
+            run = SubagentRun(
+                self._parent,
+                task,
+                identity,
+                self._folder(identity.id),
+                conversation,
+                turn_id,
+                self._limits(task),
+                goes_on=goes_on,
+                tree=tree,
+            )
+            handle = SubagentHandle(identity.id, task, run.abort, run.report)
+            self._registry.start(handle, run.run(), abort)
         return handle
 
     async def _make_tree(self, task: SubagentTask, id: str, conversation: Conversation) -> WorkingTree | None:
@@ -204,7 +191,6 @@ class SubagentStarter:
         had_one = header is not None and Path(header.root).is_relative_to(os.path.realpath(scratch))
         if not task.definition.isolation and not had_one:
             return None
-        self._registry.check_limit()
         try:
             if workspace.backend is not None:
                 raise IsolationError(f"the project is on {workspace.backend.id}")
@@ -224,21 +210,34 @@ class SubagentStarter:
     def _folder(self, agent_id: str) -> Path:
         return self._parent.box.workspace.session_dir / SUBAGENT_FOLDER / agent_id
 
-    async def _resumed_conversation(self, task: SubagentTask, id: str) -> Conversation:
+    async def _earlier_conversation(self, identity: SubagentIdentity) -> Conversation:
+        id = identity.id
         conversation = self._unwritten.get(id)
         if conversation is None and _ID.fullmatch(id):
-            conversation = await self._parent.transcript.read_subagent(id, self._folder(id))
+            try:
+                conversation = await self._parent.transcript.read_subagent(id, self._folder(id))
+            except SessionError as error:
+                raise ToolFailure(f"{error}.", "Send a new agent, with all it needs to know.") from None
         if conversation is None:
-            raise ToolFailure(f"There is no agent `{id}` to go on with.", "Send a new one, with all it needs to know.")
+            raise SubagentGone(f"There is no agent `{id}` to go on with.", "Send a new one, with all it needs to know.")
         agent_type = conversation.header.agent if conversation.header is not None else None
-        if agent_type != task.definition.name:
+        if agent_type != identity.type:
             raise ToolFailure(f"{id} is a `{agent_type}` agent.", "Send `agent_type` as that, or a new agent.")
-        handle = self._registry.find(id)
-        if handle is not None and handle.running:
-            raise ToolFailure(
-                f"The agent {id} is still at work.", "Wait for it with `agent_id` alone, or stop it first."
-            )
         return conversation
+
+
+class SubagentGone(ToolFailure):
+    """A subagent that can never go on."""
+
+
+def _continued(task: SubagentTask, conversation: Conversation) -> SubagentTask:
+    """The task of an agent that goes on: it keeps the tools that it was narrowed to, and its prompt where there is no other."""
+    header = conversation.header
+    if task.tools is None and header is not None and header.tools is not None:
+        task = replace(task, tools=tuple(header.tools))
+    if not task.prompt and conversation.prompts:
+        task = replace(task, prompt=conversation.prompts[0].text)
+    return task
 
 
 class SubagentRun:
@@ -344,7 +343,6 @@ class SubagentRun:
                     identity.call_id,
                     self._transcript_path(),
                     task.background,
-                    None if task.tools is None else list(task.tools),
                     task.description,
                 )
             )
@@ -418,6 +416,7 @@ class SubagentRun:
             agent=identity.type,
             parent=self._parent.id,
             parent_call=identity.call_id,
+            tools=None if self._task.tools is None else list(self._task.tools),
         )
 
     def _record_report(self) -> SubagentReport:
@@ -451,12 +450,19 @@ class SubagentRun:
         return str(self.transcript.path) if self.transcript.path is not None else None
 
     async def _close(self) -> None:
-        try:
-            await self.box.aclose()
-            await self.transcript.aclose()
-            if self._owns_provider:
-                await self._provider.aclose()
-            if self._tree is not None:
-                self._changes = await in_thread(finish_working_tree, self._tree, self.box.workspace.session_dir)
-        except SessionError as failure:
-            self._end = RunEnd("error", str(failure), self._end.text if self._end is not None else "")
+        """Release everything, whatever fails, and find out what has changed in the copy."""
+        for close in (self.box.aclose, self.transcript.aclose, self._close_provider, self._finish_tree):
+            try:
+                await close()
+            except SessionError as failure:
+                self._end = RunEnd("error", str(failure), self._end.text if self._end is not None else "")
+            except Exception as error:
+                log.error("subagent %s was not closed properly", self._identity.id, exc_info=error)
+
+    async def _close_provider(self) -> None:
+        if self._owns_provider:
+            await self._provider.aclose()
+
+    async def _finish_tree(self) -> None:
+        if self._tree is not None:
+            self._changes = await in_thread(finish_working_tree, self._tree, self.box.workspace.session_dir)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, field
@@ -181,6 +182,7 @@ class SubagentRegistry:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._handles: dict[str, SubagentHandle] = {}
+        self._starting: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def all(self) -> tuple[SubagentHandle, ...]:
@@ -190,15 +192,24 @@ class SubagentRegistry:
     def find(self, id: str) -> SubagentHandle | None:
         return self._handles.get(id)
 
-    def check_limit(self) -> None:
-        """Raise `ToolFailure` if too many agents are running."""
-        limit = self._workspace.setting("agents.maxRunning")
-        running = [handle.id for handle in self._handles.values() if handle.running]
-        if len(running) >= limit:
+    @contextmanager
+    def claim(self, id: str) -> Iterator[None]:
+        """Hold a place for an agent until it is started. Raises `ToolFailure` where it is at work, or too many are."""
+        at_work = [*(handle.id for handle in self._handles.values() if handle.running), *self._starting]
+        if id in at_work:
             raise ToolFailure(
-                f"{len(running)} agents are at work, which is the limit.",
-                f"Wait for one with `agent_id`, or stop it with `stop`: {', '.join(running)}.",
+                f"The agent {id} is still at work.", "Wait for it with `agent_id` alone, or stop it first."
             )
+        if len(at_work) >= self._workspace.setting("agents.maxRunning"):
+            raise ToolFailure(
+                f"{len(at_work)} agents are at work, which is the limit.",
+                f"Wait for one with `agent_id`, or stop it with `stop`: {', '.join(at_work)}.",
+            )
+        self._starting.add(id)
+        try:
+            yield
+        finally:
+            self._starting.discard(id)
 
     def start(self, handle: SubagentHandle, work: Coroutine[Any, Any, SubagentReport], abort: Abort) -> None:
         """Run an agent until it ends or `abort` is set. Whatever happens, its handle gets a report."""

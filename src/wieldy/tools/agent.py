@@ -64,8 +64,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     if input.get("run_in_background"):
         return NO_EFFECTS  # the call returns before the work begins; each of the agent's own calls is authorized
     definition = workspace.services.agent_types.definitions.get(str(input.get("agent_type")))
-    is_isolated = input.get("isolation") and not input.get("agent_id")  # an earlier agent goes on where it was
-    if definition is None or definition.reads_only or definition.isolation or is_isolated:
+    if definition is None or definition.reads_only or definition.isolation or input.get("isolation"):
         return NO_EFFECTS  # what it changes is in a copy of its own
     return UNKNOWN_EFFECTS
 
@@ -84,16 +83,33 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
         raise Refusal("check", f"Agent cannot be used: {refusal}.", "Do the task yourself.")
     prompt = str(input.get("prompt", "")).strip()
     if input.get("agent_id"):
-        if prompt and input.get("stop"):
-            raise Refusal("check", "An agent cannot be stopped and go on at once.", "Send either `stop` or a `prompt`.")
+        _check_earlier(input, prompt, ctx.workspace)
         return
     if not prompt:
         raise Refusal(
             "check", "`prompt` is empty.", "Say in it what the agent is to do, and all that it needs to know."
         )
+    if input.get("stop"):
+        raise Refusal("check", "`stop` needs `agent_id`.", "Say which agent is to be stopped.")
     types = ctx.workspace.services.agent_types
     if input["agent_type"] not in types.definitions and input["agent_type"] not in await in_thread(types.refresh):
         raise Refusal("check", f"There is no agent `{input['agent_type']}`.", f"The kinds are:\n{types.listing()}")
+
+
+def _check_earlier(input: Mapping[str, Any], prompt: str, workspace: Workspace) -> None:
+    """Refuse what an earlier agent could not heed."""
+    if prompt and input.get("stop"):
+        raise Refusal("check", "An agent cannot be stopped and go on at once.", "Send either `stop` or a `prompt`.")
+    if input.get("isolation"):
+        problem = "`isolation` is for a new agent: an earlier one goes on where it worked."
+        raise Refusal("check", problem, "Leave `isolation` out, or send a new agent without `agent_id`.")
+    if not prompt and (name := next((name for name in ("tools", "run_in_background") if input.get(name)), None)):
+        problem = f"`{name}` needs a `prompt`: without one, `agent_id` waits for the agent or stops it."
+        raise Refusal("check", problem, f"Leave `{name}` out, or say in a `prompt` what the agent is to do next.")
+    handle = workspace.services.subagent_registry.find(str(input["agent_id"]))
+    if handle is not None and handle.task.definition.name != input["agent_type"]:
+        problem = f"{handle.id} is a `{handle.task.definition.name}` agent."
+        raise Refusal("check", problem, "Leave `agent_type` out, or send a new agent.")
 
 
 @tool(
@@ -142,7 +158,7 @@ async def agent(  # noqa: PLR0913, PLR0917 - the tool's parameters
     if agent_id and not prompt.strip():
         return await _await_or_stop(_find_handle(ctx, agent_id), stop=stop)
     definition = await _definition(ctx, agent_type, agent_id)
-    if isolation and not agent_id:
+    if isolation:
         definition = replace(definition, isolation=isolation)
     access = ctx.workspace.services.subagent_access
     background = (run_in_background or definition.background) and access.depth == 0

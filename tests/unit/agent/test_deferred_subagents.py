@@ -27,11 +27,14 @@ LOOKER = AgentType("looker", "You look.", tools=["Read"])
 class MemoryStore:
     def __init__(self) -> None:
         self.records: dict[str, list[bytes]] = {}
+        self.broken = "nothing"
 
     async def append(self, session_id: str, records: list[bytes]) -> None:
         self.records.setdefault(session_id, []).extend(records)
 
     async def read(self, session_id: str) -> AsyncIterator[bytes]:
+        if self.broken in session_id:
+            raise ConnectionError("the store is away")
         for record in self.records.get(session_id, []):
             yield record
 
@@ -255,6 +258,32 @@ async def test_a_delegated_task_that_cannot_go_on_after_the_answer_raises(projec
         with pytest.raises(SessionError, match=r"agent_\w+ cannot go on: There is no agent"):
             await resumed.answer({"t": True})
         assert resumed.pending == []
+
+
+async def test_a_subagent_that_cannot_go_on_now_keeps_its_question(project):
+    """At most one may be at work, and two are answered at once; then the store cannot be read for a moment."""
+    store = MemoryStore()
+    tasks = [agent(name, name.upper(), run_in_background=True) for name in "ab"]
+    workers = [("worker", name, Script([[touch(name, f"t{name}")]])) for name in "ab"]
+    model = Script([tasks[:1], say("one"), tasks[1:], say("two")], agents=workers)
+    options: dict[str, Any] = {"store": store, "settings": {"agents": {"maxRunning": 1}}}
+    async with opened(project, model, **options) as session:
+        await session.ask("go")
+        await session.ask("more")
+        assert ids(session) == ["ta", "tb"]
+    model = Script([say("I see.") for _ in range(2)], agents=[("worker", "", Script([say("It is made.")]))])
+    async with opened(project, model, resume=session.id, **options) as resumed:
+        assert await resumed.answer({"ta": True, "tb": True}) == "I see."
+        assert (project / "a").exists()
+        assert not (project / "b").exists()
+        assert ids(resumed) == ["tb"]
+    async with opened(project, model, resume=session.id, **options) as resumed:
+        store.broken = "agent_"
+        assert await resumed.answer({"tb": True}) == ""
+        assert ids(resumed) == ["tb"]
+        store.broken = "nothing"
+        assert await resumed.answer({"tb": True}) == "I see."
+        assert (project / "b").exists()
 
 
 @pytest.mark.parametrize("store", STORES)

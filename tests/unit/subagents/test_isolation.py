@@ -272,6 +272,48 @@ async def test_an_agent_whose_question_waited_for_an_answer_goes_on_in_its_copy(
     assert sorted(os.listdir(project)) == ["a.txt", "b.txt"]
 
 
+async def test_only_one_goes_on_in_a_copy_at_a_time(repository):
+    model = Script().calls("Agent", prompt="first", agent_type="worker").says("x")
+    model.sends("worker", Script([write("one.txt"), [{"text": "first"}]]), prompt="first")
+    model.sends("worker", Script([write("two.txt"), [{"text": "again"}]]), prompt="more")
+    async with Session(repository, model=model, settings={}, mode="bypassPermissions") as session:
+        await session.ask("go")
+        (started,) = session.box.workspace.services.subagent_registry.all()
+        more = {"agent_id": started.id, "agent_type": "worker", "prompt": "more"}
+        model.calls("Agent", **more).calls("Agent", **more).says("done")
+        await session.ask("go on")
+    one, other = sorted(told(model), key=len)
+    assert "is still at work" in one
+    assert other.startswith("again")
+
+
+async def test_one_too_many_leaves_no_copy(repository):
+    model = Script().calls("Agent", prompt="1", agent_type="worker").calls("Agent", prompt="2", agent_type="worker")
+    model.says("done").sends("worker", Script([write("one.txt"), [{"text": "I did it"}]]))
+    settings = {"agents": {"maxRunning": 1}}
+    async with Session(repository, model=model, settings=settings, mode="bypassPermissions") as session:
+        await session.ask("go")
+    assert sum("which is the limit" in text for text in told(model)) == 1
+    assert len(os.listdir(copies())) == 1
+
+
+async def test_the_changes_are_reported_where_the_model_cannot_be_closed(repository):
+    class Unclosable(Script):
+        async def aclose(self) -> None:
+            raise ConnectionResetError("gone")
+
+    class Model(Script):
+        def delegated(self, agent_type: str, prompt: str) -> Script:
+            return Unclosable([write("one.txt"), [{"text": "I did it"}]])
+
+    model = Model().calls("Agent", prompt="do it", agent_type="worker").says("done")
+    async with Session(repository, model=model, settings={}, mode="bypassPermissions") as session:
+        await session.ask("go")
+        assert session.conversation.agents == {}, "its end is recorded"
+    assert told(model)[0].startswith("I did it")
+    assert "Its changes to 1 file" in told(model)[0]
+
+
 async def test_a_folder_without_git_is_copied_whole(project):
     agent_file(project, "worker", "isolation: worktree\n")
     (project / "data.log").write_text("kept\n")

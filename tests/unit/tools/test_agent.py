@@ -74,15 +74,60 @@ def test_effects_follow_the_kind(place):
         ({"agent_id": "agent_1", "agent_type": "general"}, NO_EFFECTS),
         ({"agent_id": "agent_1", "agent_type": "general", "prompt": "p"}, UNKNOWN_EFFECTS),
         ({"prompt": "p", "agent_type": "general", "isolation": "worktree"}, NO_EFFECTS),
-        # An earlier agent goes on where it was, whatever is asked for now.
-        (
-            {"agent_id": "agent_1", "agent_type": "general", "prompt": "p", "isolation": "worktree"},
-            UNKNOWN_EFFECTS,
-        ),
     ):
         assert agent.effects(input, workspace) == expected, input
     assert architect.effects({"prompt": "p"}, workspace) == NO_EFFECTS
     assert agent.normalize({"prompt": "p"}, workspace) == {"prompt": "p", "agent_type": "general"}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("input", "problem"),
+    [
+        ({"agent_id": "ID", "prompt": "more", "isolation": "worktree"}, "`isolation` is for a new agent"),
+        ({"agent_id": "ID", "isolation": "worktree"}, "`isolation` is for a new agent"),
+        ({"agent_id": "ID", "tools": ["Read"]}, "`tools` needs a `prompt`"),
+        ({"agent_id": "ID", "run_in_background": True}, "`run_in_background` needs a `prompt`"),
+        ({"agent_id": "ID", "stop": True, "run_in_background": True}, "`run_in_background` needs a `prompt`"),
+        ({"agent_id": "ID", "agent_type": "general"}, "ID is a `explore` agent"),
+        ({"agent_id": "ID", "prompt": "more", "agent_type": "general"}, "ID is a `explore` agent"),
+        ({"agent_id": "ID", "prompt": "more", "stop": True}, "cannot be stopped and go on at once"),
+        ({"prompt": "a task", "stop": True}, "`stop` needs `agent_id`"),
+    ],
+)
+async def test_an_argument_that_could_not_be_heeded_is_refused(place, input, problem):
+    model = Script().calls("Agent", prompt="first", agent_type="explore").says("done")
+    model.sends(None, Script().says("x"))
+    async with Session(place, model=model, settings={}) as session:
+        await session.ask("go")
+        (started,) = session.box.workspace.services.subagent_registry.all()
+        model.calls("Agent", **{key: started.id if value == "ID" else value for key, value in input.items()})
+        model.says("done")
+        await session.ask("again")
+    result = model.requests[-1].messages[-1].content[0]
+    assert result["is_error"]
+    assert problem.replace("ID", started.id) in result["content"][0]["text"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_an_agent_that_goes_on_keeps_the_tools_it_was_narrowed_to(place, resumed):
+    first, second, third = Script().says("one"), Script().says("two"), Script().says("three")
+    model = Script().calls("Agent", prompt="first", agent_type="explore", tools=["Read", "Grep"]).says("done")
+    for prompt, part in (("first", first), ("more", second), ("less", third)):
+        model.sends("explore", part, prompt=prompt)
+    session = Session(place, model=model, settings={})
+    await session.ask("go")
+    (started,) = session.box.workspace.services.subagent_registry.all()
+    if resumed:
+        await session.aclose()
+        session = Session(place, model=model, settings={}, resume=session.id)
+    for prompt, narrower in (("more", {}), ("less", {"tools": ["Read"]})):
+        model.calls("Agent", agent_id=started.id, agent_type="explore", prompt=prompt, **narrower).says("done")
+        await session.ask(prompt)
+    await session.aclose()
+    offered = [{tool.name for tool in part.requests[0].tools} for part in (first, second, third)]
+    assert offered == [{"Read", "Grep"}, {"Read", "Grep"}, {"Read"}]
 
 
 @pytest.mark.asyncio
