@@ -372,3 +372,17 @@ def test_an_out_that_cannot_be_used_is_one_line(batch):
     assert (code, out) == (1, "")
     assert "cannot be written" in err
     assert "Traceback" not in err
+
+
+def test_predictions_that_cannot_be_written_are_told_and_written_by_the_same_command_later(batch):
+    batch.write_tasks(2, model=batch.noting_script(1))
+    (batch.out / "preds.jsonl").mkdir(parents=True)
+    (batch.out / "results.jsonl").touch()
+    (batch.out / "run.json").write_text("{}")
+    code, _, err = batch.run()
+    assert (code, "preds.jsonl" in err) == (1, True), err
+    assert "Traceback" not in err
+    (batch.out / "preds.jsonl").rmdir()
+    code, _, err = batch.run()
+    assert (code, "0 of 2 attempts to run" in err) == (0, True), err
+    assert len((batch.out / "preds.jsonl").read_text().splitlines()) == 2

@@ -6,10 +6,13 @@ import json
 import logging
 import random
 import signal
+import socket
 import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -181,3 +184,61 @@ def test_an_interrupt_leaves_nothing_behind_that_is_finished(batch, bucket):
     assert "the same command goes on where it stopped" in err
     assert any(name.startswith("run/results-") for name in bucket.names())
     wait_until(lambda: not batch.processes(), what="processes are left")
+
+
+@pytest.mark.timeout(150)
+def test_an_interrupt_with_the_store_gone_ends_the_run_and_the_next_one_uploads_the_rest(batch, bucket, endpoint):
+    batch.write_tasks(6, model=batch.noting_script(1))
+    gateway = Gateway(endpoint)
+    batch.env["AWS_ENDPOINT_URL"] = gateway.url
+    with gateway:
+        process = batch.start("--workers", "2")
+        wait_until(bucket.results)
+    wait_until(lambda: len(batch.notes()) >= 3)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "the same command goes on where it stopped" in err
+    batch.env["AWS_ENDPOINT_URL"] = endpoint
+    code, _, err = batch.run()
+    assert code == 0, err
+    assert Counter(each["id"] for each in bucket.results()) == Counter(f"t{n}" for n in range(6))
+    assert len(batch.notes()) <= 8  # of the tasks that were under way, two at most had not ended
+
+
+class Gateway:
+    """Passes connections on to a server while its context lasts; then it refuses them."""
+
+    def __init__(self, target: str) -> None:
+        host, _, port = target.removeprefix("http://").partition(":")
+        self._target = (host, int(port))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open: list[socket.socket] = []
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> Gateway:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for each in (self._listener, *self._open):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._target)
+                self._open += (client, server)
+                for one, other in ((client, server), (server, client)):
+                    threading.Thread(target=self._copy, args=(one, other), daemon=True).start()
+
+    def _copy(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+        for each in (source, target):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)

@@ -23,7 +23,6 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -50,8 +49,8 @@ SPOOL_NAME = "spool"
 OTHER_DRIVER_SECONDS = 60.0
 """How long after its last sign of life another driver counts as alive."""
 RETRY_SECONDS = (1.0, 3.0, 10.0, 30.0)
-CLOSE_SECONDS = 30.0
-THREADS = 16
+CLOSE_SECONDS = 10.0
+"""How long an interrupted driver goes on uploading; the next one uploads the rest."""
 NOT_UPLOADED = frozenset({RESULT_NAME, "owner"})
 """What only the machine of an attempt needs: the result for a driver that died, and the lock of the session."""
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "r2"})
@@ -78,13 +77,19 @@ def find_run(location: str) -> StoredRun:
     return RemoteRun(location) if is_url(location) else RunFolder(local_path(location))
 
 
+class StoreUnreachable(StoreError):
+    """A failure that may pass, as one of the network or of an overloaded server."""
+
+
 class Bucket:
-    """The objects below a URL. Every failure is a `StoreError` of one line."""
+    """The objects below a URL. Every failure is a `StoreError` of one line.
+
+    What may pass is tried again, and the thread sleeps meanwhile; without `retry`, that raises `StoreUnreachable`.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._fs, self._base = self._connect(url)
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="wieldy-bucket")
 
     def _connect(self, url: str) -> tuple[Any, str]:
         try:
@@ -126,19 +131,33 @@ class Bucket:
 
     def read_many(self, names: Sequence[str]) -> dict[str, bytes]:
         """The contents of those objects that exist."""
-        contents = self._threads.map(self.read, names)
-        return {name: data for name, data in zip(names, contents, strict=True) if data is not None}
+        contents: dict[str, bytes] = {}
+        self._call(partial(self._read_into, contents, list(names)))
+        return contents
 
-    def write(self, name: str, data: bytes) -> None:
+    def _read_into(self, contents: dict[str, bytes], names: list[str]) -> None:
+        """Read objects, many at once where the file system can. Removes those from `names` that need no other try."""
+        paths = [f"{self._base}/{name}" for name in names]
+        failures: dict[str, Exception] = {}
+        for name, data in zip(list(names), self._fs.cat_ranges(paths, None, None, on_error="return"), strict=True):
+            if isinstance(data, bytes):
+                contents[name] = data
+            elif not isinstance(data, FileNotFoundError):
+                failures[name] = data
+        names[:] = failures
+        for failure in failures.values():
+            raise failure
+
+    def write(self, name: str, data: bytes, *, retry: bool = True) -> None:
         path = f"{self._base}/{name}"
-        self._call(partial(self._create, path, partial(self._fs.pipe_file, path, data)))
+        self._call(partial(self._create, path, partial(self._fs.pipe_file, path, data)), retry=retry)
 
-    def upload(self, folder: Path, prefix: str) -> None:
+    def upload(self, folder: Path, prefix: str, *, retry: bool = True) -> None:
         """Upload the files of a folder, those of its subfolders too."""
         for file in sorted(folder.rglob("*")):
             if file.is_file() and file.name not in NOT_UPLOADED:
                 path = f"{self._base}/{prefix}/{file.relative_to(folder).as_posix()}"
-                self._call(partial(self._create, path, partial(self._fs.put_file, str(file), path)))
+                self._call(partial(self._create, path, partial(self._fs.put_file, str(file), path)), retry=retry)
 
     def _create(self, path: str, write: Callable[[], object]) -> None:
         """Write an object, and the folders above it where the file system has any. A bucket is never created."""
@@ -151,9 +170,9 @@ class Bucket:
             self._fs.makedirs(os.path.dirname(path), exist_ok=True)
             write()
 
-    def _call(self, function: Callable[[], Any], default: Any = None) -> Any:
-        """What a function returns, tried again while it fails in a way that may pass; the default if there is no such object."""
-        delays = iter(RETRY_SECONDS)
+    def _call(self, function: Callable[[], Any], default: Any = None, *, retry: bool = True) -> Any:
+        """What a function returns; the default if there is no such object."""
+        delays = iter(RETRY_SECONDS if retry else ())
         while True:
             try:
                 return function()
@@ -162,9 +181,10 @@ class Bucket:
             except StoreError:
                 raise
             except Exception as error:
-                delay = next(delays, None) if _may_pass(error) else None
-                if delay is None:
+                if not _may_pass(error):
                     raise self._error(error) from None
+                if (delay := next(delays, None)) is None:
+                    raise StoreUnreachable(str(self._error(error))) from None
             time.sleep(delay)
 
     def _error(self, error: Exception) -> StoreError:
@@ -251,6 +271,7 @@ class RemoteStore(ResultStore):
         self._attempts: dict[str, int] = {}
         self._next = 1
         self._uploads: set[asyncio.Task[None]] = set()
+        self._closing = asyncio.Event()
 
     @property
     def location(self) -> str:
@@ -261,10 +282,14 @@ class RemoteStore(ResultStore):
         super().open()
         try:
             self._check_bucket()
-            self._spool_id = self._read_spool_id()
             spools = self._known = read_spools(self._bucket)
-            own = spools.setdefault(self._spool_id, {})
             spooled = list(RunFolder(self.path).results())
+            self._spool_id = self._read_spool_id()
+            if len(spooled) < max(
+                spools.get(self._spool_id, ()), default=0
+            ):  # it has lost some: their numbers are taken
+                self._spool_id = self._make_spool_id()
+            own = spools.setdefault(self._spool_id, {})
             for number, result in enumerate(spooled, 1):
                 if number not in own:
                     self._upload(number, result)
@@ -303,12 +328,15 @@ class RemoteStore(ResultStore):
 
     def _read_spool_id(self) -> str:
         """The name of this spool, which no other has; made once."""
-        path = self.path / SPOOL_NAME
         with contextlib.suppress(FileNotFoundError):
-            if (name := path.read_text(encoding="ascii").strip()) and re.fullmatch(r"[0-9a-f]+", name):
+            name = (self.path / SPOOL_NAME).read_text(encoding="ascii", errors="replace").strip()
+            if re.fullmatch(r"[0-9a-f]+", name):
                 return name
+        return self._make_spool_id()
+
+    def _make_spool_id(self) -> str:
         name = secrets.token_hex(4)
-        write_durably(path, name.encode())
+        write_durably(self.path / SPOOL_NAME, name.encode())
         return name
 
     def read_run(self) -> dict[str, Any]:
@@ -325,9 +353,9 @@ class RemoteStore(ResultStore):
     def write_file(self, name: str, data: bytes) -> str:
         return self._run.write_file(name, data)
 
-    def write_progress(self, state: Mapping[str, Any]) -> None:
+    def _write_progress(self, state: Mapping[str, Any]) -> None:
         with contextlib.suppress(StoreError):
-            self._bucket.write(self.progress_name, msgspec.json.encode(state))
+            self._bucket.write(self.progress_name, msgspec.json.encode(state), retry=False)
 
     def new_attempt_folder(self, task_id: str) -> tuple[int, Path]:
         folder = self.task_folder(task_id)
@@ -349,13 +377,28 @@ class RemoteStore(ResultStore):
         """Append a result; returns when it is on the disk and at the URL. Raises `StoreError`."""
         number, self._next = self._next, self._next + 1
         await super().append(result)
-        upload = asyncio.get_running_loop().create_task(in_thread(self._upload, number, result))
+        upload = asyncio.get_running_loop().create_task(self._keep_uploading(number, result))
         self._uploads.add(upload)
         upload.add_done_callback(self._forget_upload)
         await asyncio.shield(upload)
         assert self._known is not None
         self._known[self._spool_id][number] = result
         self._note_attempt(result)
+
+    async def _keep_uploading(self, number: int, result: AttemptResult) -> None:
+        """Upload an attempt, again while that fails in a way that may pass and the store is not being closed."""
+        delays = iter(RETRY_SECONDS)
+        while True:
+            try:
+                await in_thread(self._upload, number, result, retry=False)
+                return
+            except StoreUnreachable:
+                if (delay := next(delays, None)) is None:
+                    raise
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), delay)
+                if self._closing.is_set():
+                    raise
 
     def _forget_upload(self, upload: asyncio.Task[None]) -> None:
         self._uploads.discard(upload)
@@ -365,12 +408,12 @@ class RemoteStore(ResultStore):
     def _note_attempt(self, result: AttemptResult) -> None:
         self._attempts[result.id] = max(self._attempts.get(result.id, 0), result.attempt)
 
-    def _upload(self, number: int, result: AttemptResult) -> None:
+    def _upload(self, number: int, result: AttemptResult, *, retry: bool = True) -> None:
         """Upload the files of an attempt, then its result; then the spool needs the files no longer."""
         folder = self.task_folder(result.id) / str(result.attempt)
         if result.folder and folder.is_dir():
-            self._bucket.upload(folder, result.folder)
-        self._bucket.write(f"results/{self._spool_id}/{number:08d}.json", msgspec.json.encode(result))
+            self._bucket.upload(folder, result.folder, retry=retry)
+        self._bucket.write(f"results/{self._spool_id}/{number:08d}.json", msgspec.json.encode(result), retry=retry)
         if result.folder:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -380,7 +423,7 @@ class RemoteStore(ResultStore):
         own = self._known[self._spool_id]
         if own and sorted(own) == list(range(1, len(own) + 1)):
             lines = [msgspec.json.encode(own[number]) + b"\n" for number in range(1, len(own) + 1)]
-            self._bucket.write(f"results-{self._spool_id}.jsonl", b"".join(lines))
+            self._bucket.write(f"results-{self._spool_id}.jsonl", b"".join(lines), retry=False)
 
     def write_predictions(self, identities: Collection[str]) -> None:
         own = self._known
@@ -395,16 +438,21 @@ class RemoteStore(ResultStore):
         found = self._bucket.read_many(names)
         return [found.get(name, b"").decode("utf-8", "replace") for name in names]
 
-    async def aclose(self, *, complete: bool) -> None:
-        """Let uploads end, for a while; write the results as one object. What cannot be uploaded stays in the spool."""
-        if self._uploads:
-            await asyncio.wait(self._uploads, timeout=CLOSE_SECONDS)
-        if self._known is None:
-            return
-        with contextlib.suppress(StoreError):
-            await in_thread(self._write_whole)
-            if complete:
-                shutil.rmtree(self.path / "runs", ignore_errors=True)
+    async def aclose(self, state: Mapping[str, Any], *, complete: bool, seconds: float = CLOSE_SECONDS) -> None:
+        """Let uploads end, and write the results as one object. What cannot be uploaded stays in the spool.
+
+        Unless the run is complete, this takes `seconds` at most.
+        """
+        self._closing.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if complete else seconds):
+                if self._uploads:
+                    await asyncio.wait(self._uploads)
+                with contextlib.suppress(StoreError):
+                    await in_thread(self._write_whole)
+                    if complete:
+                        await in_thread(shutil.rmtree, self.path / "runs", ignore_errors=True)
+                await super().aclose(state, complete=complete)
 
 
 def _is_of_a_run(name: str) -> bool:

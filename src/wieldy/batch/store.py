@@ -16,6 +16,7 @@ import contextlib
 import os
 import re
 import socket
+import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -30,7 +31,7 @@ from wieldy.agent.payloads import fsync_folder
 from wieldy.batch.identity import digest
 from wieldy.batch.results import AttemptResult
 from wieldy.core.errors import WieldyError
-from wieldy.core.threads import in_thread_uncancellable
+from wieldy.core.threads import in_thread, in_thread_uncancellable
 
 RUN_NAME = "run.json"
 RESULT_NAME = "result.json"
@@ -162,6 +163,8 @@ class ResultStore(RunFolder):
         self._size = 0
         self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
         self._writer: asyncio.Task[None] | None = None
+        self._progress_lock = threading.Lock()
+        self._is_over = False
 
     def open(self) -> None:
         """Create the folder, or take over an existing one; lock it. Raises `StoreError`."""
@@ -225,7 +228,16 @@ class ResultStore(RunFolder):
         return str(self.path / name)
 
     def write_progress(self, state: Mapping[str, Any]) -> None:
-        """Write the state of the run for those who watch. A failure is ignored: the next one may be written."""
+        """Write the state of the run for those who watch; nothing after the last one, should a thread be late.
+
+        A failure is ignored: the next one may be written.
+        """
+        with self._progress_lock:
+            if not self._is_over:
+                self._is_over = bool(state.get("over"))
+                self._write_progress(state)
+
+    def _write_progress(self, state: Mapping[str, Any]) -> None:
         temporary = self.path / f".{self.progress_name}.tmp"
         with contextlib.suppress(OSError):
             temporary.write_bytes(msgspec.json.encode(state))
@@ -325,8 +337,9 @@ class ResultStore(RunFolder):
             patches.append(patch)
         return patches
 
-    async def aclose(self, *, complete: bool) -> None:
-        """Bring what is under way to its end; `complete` says that every attempt has a result."""
+    async def aclose(self, state: Mapping[str, Any], *, complete: bool) -> None:
+        """Bring what is under way to its end, and write the last state; `complete` says that every attempt has a result."""
+        await in_thread(self.write_progress, state)
 
     def close(self) -> None:
         for name in ("_file", "_lock"):

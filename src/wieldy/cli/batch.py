@@ -296,7 +296,7 @@ async def _drive(
 ) -> int:
     from wieldy.batch.driver import Driver
     from wieldy.batch.isolation import clean_work_folder
-    from wieldy.batch.store import StoreError
+    from wieldy.batch.store import PREDS_NAME, StoreError
     from wieldy.core.threads import in_thread
     from wieldy.working_copies.files import remove_tree
 
@@ -321,15 +321,18 @@ async def _drive(
         await asyncio.wait((display,))
         await engine.aclose()
         is_complete = code == COMPLETE and driver.is_complete
-        await store.aclose(complete=is_complete)
+        driver.state.over = True
+        await store.aclose(driver.state.as_dict(), complete=is_complete)
         if is_complete and not run_options.keep_copies:
             await in_thread(clean_work_folder, work)
-        driver.state.over = True
-        await in_thread(store.write_progress, driver.state.as_dict())
-    if code == COMPLETE:
-        with contextlib.suppress(StoreError):
+    code = _print_summary(driver, store, code)
+    if interrupts.exit_code is None:
+        try:
             await in_thread(store.write_predictions, driver.identities)
-    return _print_summary(driver, store, code)
+        except StoreError as error:
+            print_error(f"{PREDS_NAME} is missing or old: {error}")
+            code = code or INCOMPLETE
+    return code
 
 
 def _check_descriptors(options: argparse.Namespace) -> None:
@@ -390,10 +393,10 @@ async def _show_progress(driver: Driver, store: ResultStore) -> None:
 
 
 async def _write_states(driver: Driver, store: ResultStore) -> None:
-    from wieldy.core.threads import in_thread_uncancellable
+    from wieldy.core.threads import in_thread
 
     while True:
-        await in_thread_uncancellable(store.write_progress, driver.state.as_dict())
+        await in_thread(store.write_progress, driver.state.as_dict())
         await asyncio.sleep(store.progress_seconds)
 
 

@@ -7,6 +7,8 @@ import json
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,19 +17,49 @@ from tests.needs import import_or_skip
 from wieldy.batch.remote import RemoteRun, RemoteStore, find_run, is_url
 from wieldy.batch.results import AttemptResult
 from wieldy.batch.store import RunFolder, Shard, StoreError, latest_results
+from wieldy.core.threads import MAX_POOL_THREADS, in_thread
 
-import_or_skip("fsspec")
+fsspec = import_or_skip("fsspec")
+local = import_or_skip("fsspec.implementations.local")
 
 pytestmark = pytest.mark.asyncio(loop_scope="function")
+
+
+class UnreliableFileSystem(local.LocalFileSystem):  # type: ignore[misc, name-defined]
+    """Files of this machine behind a network: writing fails while it is `gone`, and waits for `answers` first."""
+
+    protocol = "unreliable"
+    gone = False
+    failures = 0
+    answers: threading.Event | None = None
+
+    def pipe_file(self, path: str, value: bytes, **options: object) -> None:
+        cls = type(self)
+        if cls.answers is not None:
+            cls.answers.wait(60)
+        if cls.gone:
+            cls.failures += 1
+            raise ConnectionError("no route to host")
+        super().pipe_file(path, value, **options)
+
+
+@pytest.fixture
+def network() -> Iterator[type[UnreliableFileSystem]]:
+    fsspec.register_implementation("unreliable", UnreliableFileSystem, clobber=True)
+    cls = UnreliableFileSystem
+    cls.gone, cls.failures, cls.answers = False, 0, None
+    yield cls
+    if cls.answers is not None:
+        cls.answers.set()
 
 
 def result(name: str, ending: str = "solved", **more) -> AttemptResult:
     return AttemptResult(id=name, identity=f"h-{name}", ending=ending, **more)  # type: ignore[arg-type]
 
 
-def opened(tmp_path: Path, spool: str = "spool", part: Shard | None = None) -> RemoteStore:
+def opened(tmp_path: Path, spool: str = "spool", part: Shard | None = None, *, scheme: str = "file") -> RemoteStore:
     """A store whose objects are files, through fsspec like any other."""
-    store = RemoteStore(url(tmp_path), tmp_path / spool, part or Shard())
+    store = RemoteStore(url(tmp_path).replace("file", scheme, 1), tmp_path / spool, part or Shard())
     store.open()
     store.write_run({"v": 1})
     return store
@@ -55,7 +87,7 @@ async def test_results_and_files_are_there_when_append_returns_and_the_spool_is_
         assert (tmp_path / "out [1]" / each.folder / "patch.diff").read_text() == f"patch of {each.id}\n"
         assert not (tmp_path / "out [1]" / each.folder / "result.json").exists()
     assert not list((tmp_path / "spool" / "runs").glob("*/*/*"))
-    await store.aclose(complete=True)
+    await store.aclose({"over": True}, complete=True)
     store.close()
     [whole] = (tmp_path / "out [1]").glob("results-*.jsonl")
     assert len(whole.read_text().splitlines()) == 20
@@ -69,10 +101,10 @@ from pathlib import Path
 from wieldy.batch.remote import RemoteStore
 from wieldy.batch.results import AttemptResult
 class Dying(RemoteStore):
-    def _upload(self, number, result):
+    def _upload(self, number, result, **options):
         if number == 3:
             os.kill(os.getpid(), signal.SIGKILL)
-        super()._upload(number, result)
+        super()._upload(number, result, **options)
 async def main():
     store = Dying(sys.argv[1], Path(sys.argv[2])); store.open(); store.write_run({})
     for n in range(4):
@@ -149,7 +181,7 @@ from pathlib import Path
 from wieldy.batch.remote import RemoteStore
 from wieldy.batch.results import AttemptResult
 class Stuck(RemoteStore):
-    def _upload(self, number, result):
+    def _upload(self, number, result, **options):
         begun.set()
         threading.Event().wait()
 async def main():
@@ -211,3 +243,60 @@ async def test_a_url_of_this_machine_is_an_ordinary_folder(tmp_path):
     assert find_run("local").location == "local"
     assert not is_url("a/b")
     assert is_url("s3://a/b")
+
+
+async def test_uploads_that_wait_for_their_next_try_hold_no_thread(tmp_path, network):
+    store = opened(tmp_path, scheme="unreliable")
+    network.gone = True
+    count = MAX_POOL_THREADS + 10
+    appending = [asyncio.create_task(store.append(result(str(n)))) for n in range(count)]
+    while network.failures < count:
+        await asyncio.sleep(0.01)
+    assert await in_thread(threading.current_thread)
+    network.gone = False
+    await asyncio.gather(*appending)
+    assert len(list(RemoteRun(url(tmp_path)).results())) == count
+    store.close()
+
+
+async def test_closing_a_store_that_is_gone_tries_nothing_again(tmp_path, network):
+    store = opened(tmp_path, scheme="unreliable")
+    await attempt(store, "a")
+    network.gone = True
+    appending = asyncio.create_task(attempt(store, "b"))
+    while not network.failures:
+        await asyncio.sleep(0.01)
+    appending.cancel()
+    await store.aclose({"over": True}, complete=False)
+    assert network.failures == 3  # the upload, the results as one object, and the progress
+    store.close()
+    network.gone = False
+    opened(tmp_path).close()
+    assert {each.id for each in RemoteRun(url(tmp_path)).results()} == {"a", "b"}
+
+
+async def test_closing_does_not_wait_for_a_store_that_never_answers(tmp_path, network):
+    store = opened(tmp_path, scheme="unreliable")
+    await attempt(store, "a")
+    network.answers = threading.Event()
+    writing = asyncio.create_task(in_thread(store.write_progress, {"over": False}))
+    appending = asyncio.create_task(attempt(store, "b"))
+    await asyncio.sleep(0.1)
+    appending.cancel()
+    writing.cancel()
+    await store.aclose({"over": True}, complete=False, seconds=0.1)
+    assert not network.answers.is_set()
+    store.close()
+
+
+async def test_a_spool_that_lost_its_results_overwrites_none_of_them(tmp_path):
+    store = opened(tmp_path)
+    made = [await attempt(store, name, started=1.0) for name in ("a", "b")]
+    store.close()
+    (tmp_path / "spool" / "results.jsonl").unlink()
+    store = opened(tmp_path)
+    made.append(await attempt(store, "c", started=2.0))
+    assert list(RemoteRun(url(tmp_path)).results()) == made
+    await store.aclose({"over": True}, complete=True)
+    assert list(RemoteRun(url(tmp_path)).results()) == made
+    store.close()

@@ -194,3 +194,11 @@ async def test_a_later_result_of_a_shard_wins_over_an_earlier_one_of_the_whole_r
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+async def test_a_state_that_is_written_late_does_not_replace_the_last_one(tmp_path):
+    store = opened(tmp_path / "out")
+    await store.aclose({"over": True, "done": 3}, complete=True)
+    store.write_progress({"over": False, "done": 2})
+    assert store.read_progress()["progress.json"] == {"over": True, "done": 3}
+    store.close()
