@@ -2,12 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 MODEL := .venv-model
 
 .PHONY: demo test test-model check format docs bench bench-peers clean
 
-demo: $(READY)
+demo: $(INSTALLED)
 	$(BIN)/python -m wieldy demo
 
 # Installs bubblewrap, Chromium, tmux and Node where it can; what is missing then is skipped and listed at the end.
@@ -42,8 +43,13 @@ bench-peers: $(READY)
 clean:
 	rm -rf $(VENV) $(MODEL) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site
 
-$(READY): pyproject.toml
+# wieldy alone: seconds, where the tools of its developers take minutes.
+$(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --prefer-binary --editable .
+	touch $@
+
+$(READY): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --prefer-binary --editable '.[dev]'
 	touch $@
 
