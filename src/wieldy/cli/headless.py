@@ -41,7 +41,7 @@ EXAMPLES = """examples:
   git diff | wieldy -p "review this" --allowed-tools "Read Grep Bash(git log:*)"
   wieldy -p "fix the failing test" --permission-mode acceptEdits --output-format stream-json --max-turns 20
 
-exit codes: 0 done, 1 error, 2 usage, 3 a call was denied, 4 a limit was reached, 130 interrupted, 143 terminated"""
+exit codes: 0 done, 1 error, 2 usage, 3 a call was denied, 4 a limit was reached, 130 interrupted, 129 or 143 terminated"""
 
 
 def main(command: str, argv: list[str]) -> int:

@@ -45,8 +45,8 @@ PRESETS: Mapping[str, ProviderPreset] = {
 }
 
 NO_MODEL = (
-    "no model is set: use --model anthropic/claude-sonnet-5-5 (or openai/…, ollama/…), set WIELDY_MODEL, "
-    'or put {"model": "…"} into your settings'
+    "no model is set: set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY, or name a model with --model "
+    '(such as ollama/qwen3-coder), with WIELDY_MODEL, or with {"model": "…"} in your settings'
 )
 
 
