@@ -37,12 +37,14 @@ WONDER = {
 }
 BLOCKS = [
     {"type": "text", "text": "words"},
-    {"type": "image", "mimeType": "image/png", "data": "aGVsbG8="},
+    {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="},
+    {"type": "image", "mimeType": "image/png", "data": "/9j/4AA="},
+    {"type": "image", "mimeType": "image/x-../\0odd", "data": "aGVsbG8="},
     {"type": "audio", "mimeType": "audio/wav", "data": "aGVsbG8="},
     {"type": "resource", "resource": {"uri": "mem://a", "text": "inside"}},
-    {"type": "resource", "resource": {"uri": "mem://b", "mimeType": "image/png", "blob": "aGVsbG8="}},
+    {"type": "resource", "resource": {"uri": "mem://b", "mimeType": "image/png", "blob": "iVBORw0KGgo="}},
     {"type": "resource_link", "uri": "mem://c", "name": "C"},
-    {"type": "text", "text": "see data:image/png;base64," + "QUJD" * 100 + " there"},
+    {"type": "text", "text": "see data:image/png;base64,iVBORw0KGgpB" + "QUJD" * 100 + " there"},
 ]
 
 
@@ -148,7 +150,7 @@ def serve():
         params = message.get("params") or {}
         if method == "notifications/cancelled":
             note("cancelled")
-        if HABITS.get("hang") or number is None:
+        if HABITS.get("hang") or number is None or method in HABITS.get("silent", ()):
             continue
         if method == "tools/call" and params["name"] == "sleep":
             note("sleeping")

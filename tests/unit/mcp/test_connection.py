@@ -54,16 +54,17 @@ async def test_what_a_server_claims_never_lowers_the_need_to_ask(stage):
 async def test_every_kind_of_content_becomes_what_it_is(stage):
     async with stage.box(s=stage.entry()) as box:
         result = await box.call("mcp__s__blocks", {})
-        assert [block.data for block in result.content if isinstance(block, Image)] == [
-            "aGVsbG8=",
-            "aGVsbG8=",
-            "QUJD" * 100,
+        assert [(block.media_type, block.data) for block in result.content if isinstance(block, Image)] == [
+            ("image/png", "iVBORw0KGgo="),
+            ("image/jpeg", "/9j/4AA="),
+            ("image/png", "iVBORw0KGgo="),
+            ("image/png", "iVBORw0KGgpB" + "QUJD" * 100),
         ]
         assert "words" in result.text and "inside" in result.text and "mem://c" in result.text
-        saved = result.text.split("saved to ")[1].split("]")[0]
-        assert saved.endswith(".wav")
-        with open(saved, "rb") as file:
-            assert file.read() == b"hello"
+        for part, extension in zip(result.text.split("saved to ")[1:], ("odd", "wav"), strict=True):
+            saved = Path(part.split("]")[0])
+            assert saved.suffix == f".{extension}"
+            assert saved.read_bytes() == b"hello"
         assert result.data == {"n": 1}
         assert "base64" not in result.text
 

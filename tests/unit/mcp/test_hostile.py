@@ -42,6 +42,18 @@ async def test_a_server_that_never_answers_fails_in_time_and_says_why(stage, sta
 
 
 @pytest.mark.asyncio
+async def test_a_server_that_never_lists_its_tools_fails_in_time_and_holds_up_no_end(stage):
+    async with stage.box(h=stage.entry(silent=["tools/list"], startup=300)) as box:
+        await box.connected(10)
+        assert "no answer within 0.3 s" in box.workspace.services.mcp_servers.states()["h"].why
+    started = len(stage.pids())
+    async with asyncio.timeout(8), stage.box(h=stage.entry(silent=["tools/list"])):
+        while len(stage.pids()) == started:
+            await asyncio.sleep(0.05)
+    assert vanished(stage.pids())
+
+
+@pytest.mark.asyncio
 async def test_a_server_that_exits_at_once_is_failed_with_its_own_last_words(stage):
     async with stage.box(e=stage.entry(exit=True)) as box:
         await box.connected(10)

@@ -187,7 +187,9 @@ class Connection:
                             text = f"The MCP server {name} answered with an error: {error.message}"
                             raise ToolFailure(text) from None
                         why = error.message
-                    except (OSError, RuntimeError, ValueError) as error:
+                    except Exception as error:  # whatever the SDK raises for an answer or a stream that is broken
+                        if isinstance(error, ToolFailure):
+                            raise
                         if not is_connection_lost(error):
                             raise ToolFailure(f"The answer of the MCP server {name} cannot be used: {error}") from None
                         why = str(error)
@@ -224,18 +226,19 @@ class Connection:
             name.lower() == "authorization" for name in self.config.headers
         ):
             sign_in = SignIn(self.config, self._context.workspace.env, self._sign_in_required)
+        client, is_entered = None, False
         try:
             client = self._create_client(sign_in.provider() if sign_in is not None else None)
             async with asyncio.timeout(self.config.startup) as self._connect_timeout:
                 await client.__aenter__()
-            try:
+                is_entered = True
                 await self._refresh(client)
-                self.client, self._was_ready = client, True
-                self._set_state("ready")
-                yield
-            finally:
-                await self._disconnect(client)
+            self.client, self._was_ready = client, True
+            self._set_state("ready")
+            yield
         finally:
+            if is_entered:
+                await self._disconnect(client)
             if sign_in is not None:
                 sign_in.close()
 

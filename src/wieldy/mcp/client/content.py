@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 import re
@@ -13,9 +12,10 @@ from typing import Any
 
 from wieldy.core.outcome import Block, Content, Image, Text
 from wieldy.core.tool import Output
+from wieldy.files.detection import media_type_of
 
-IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 MAX_IMAGE_CHARS = 5 * 1024 * 1024 * 4 // 3
+SIGNATURE_CHARS = 64
 SHORT_TEXT_CHARS = 10_000
 EXTENSIONS = {
     "audio/wav": "wav",
@@ -24,6 +24,7 @@ EXTENSIONS = {
     "application/pdf": "pdf",
     "image/svg+xml": "svg",
 }
+_NO_LETTER = re.compile(r"[^a-z0-9]")
 _DATA_URI = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.-]+)*;base64,([A-Za-z0-9+/=_-]{200,})")
 
 
@@ -86,14 +87,23 @@ def _text_blocks(text: str, folder: Path) -> Iterator[Block]:
 
 
 def _binary_block(data: str, media_type: str, folder: Path) -> Block:
+    """An image that models can see, known by its signature; anything else is saved."""
     kind = media_type.partition(";")[0].strip().lower()
-    if kind in IMAGE_TYPES and len(data) <= MAX_IMAGE_CHARS:
-        return Image(kind, data)
-    try:
-        raw = base64.b64decode(data, validate=False)
-    except (binascii.Error, ValueError):
+    image_type = media_type_of(_decode(data[:SIGNATURE_CHARS]) or b"") if kind.startswith("image/") else None
+    if image_type is not None and len(data) <= MAX_IMAGE_CHARS:
+        return Image(image_type, data)
+    raw = _decode(data)
+    if raw is None:
         return Text(f"[{kind}: data that is not base64]")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / f"mcp-{os.urandom(4).hex()}.{EXTENSIONS.get(kind, kind.rpartition('/')[2][:10] or 'bin')}"
+    extension = EXTENSIONS.get(kind) or _NO_LETTER.sub("", kind.rpartition("/")[2])[:10] or "bin"
+    path = folder / f"mcp-{os.urandom(4).hex()}.{extension}"
     path.write_bytes(raw)
     return Text(f"[{kind}, {len(raw)} bytes, saved to {path}]")
+
+
+def _decode(data: str) -> bytes | None:
+    try:
+        return base64.b64decode(data, validate=False)
+    except ValueError:
+        return None

@@ -74,7 +74,8 @@ class McpServers:
         self._pins = ToolPins(workspace.root, env=workspace.env)
         self._mark = os.urandom(8).hex()
         self._guardian = Guardian(self._mark)
-        self._sdk_loaded: asyncio.Future[None] | None = None
+        self._sdk_lock = asyncio.Lock()
+        self._is_sdk_loaded = False
         self._needed_now = asyncio.Event()
         self._process_numbers = count()
         self._reported: set[str] = set()
@@ -180,21 +181,23 @@ class McpServers:
         server.task = asyncio.get_running_loop().create_task(self._run(server.connection))
 
     async def _run(self, connection: Connection) -> None:
-        await self._load_sdk()
+        async with self._sdk_lock:
+            await self._load_sdk()
         await connection.run()
 
     async def _load_sdk(self) -> None:
         """Import the SDK once, in a thread because it takes most of a second.
 
-        The short delay lets the first model request go out before the import competes for the interpreter.
+        The short delay lets the first model request go out before the import competes for the interpreter. What goes wrong
+        here goes wrong again where the SDK is used, and is reported there.
         """
-        if self._sdk_loaded is None:
-            self._sdk_loaded = asyncio.get_running_loop().create_future()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._needed_now.wait(), IMPORT_DELAY_SECONDS)
+        if self._is_sdk_loaded:
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._needed_now.wait(), IMPORT_DELAY_SECONDS)
+        with contextlib.suppress(ImportError, OSError):
             await in_thread(self._prepare)
-            self._sdk_loaded.set_result(None)
-        await self._sdk_loaded
+        self._is_sdk_loaded = True
 
     def _prepare(self) -> None:
         import_module("mcp.client.client")

@@ -192,8 +192,8 @@ async def open_stdio(program: ServerProgram) -> AsyncIterator[Any]:
         env=dict(program.env),
         start_new_session=True,
     )
-    program.on_start(transport.get_pid())
     try:
+        program.on_start(transport.get_pid())
         yield reader, StdinWriter(transport.get_pipe_transport(0), reader)
     finally:
         with anyio.CancelScope(shield=True):
