@@ -41,11 +41,8 @@ def test_threads_are_made_in_one_place():
     others = {
         "backends/channel.py",
         "backends/checks.py",
-        "backends/worker.py",
         "batch/remote.py",
         "files/journal/journal.py",
-        "shell/running/remote_shell.py",
-        "shell/running/shell.py",
         "shell/sandbox/bridge.py",
     }
     makers = {str(path.relative_to(SOURCE)) for path in MODULES if makes_threads(parsed(path))}
