@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as st
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -76,7 +76,7 @@ def resolve_target(path: str, real_path: str | None = None) -> Target:
     except NotADirectoryError:
         raise WriteError(path, f"{path} cannot exist: {_nearest_existing(real)} is a file, not a folder.") from None
     if not st.S_ISREG(stat.st_mode):
-        raise WriteError(path, f"{path} is {_file_type(stat.st_mode)}, not a regular file.")
+        raise not_regular(path, stat.st_mode)
     return Target(path, real, stat)
 
 
@@ -120,9 +120,7 @@ def plan_write(
     A file with other names (hard links) is written in place, so that they stay one file, unless `keep_links` is false.
     """
     stat = target.stat
-    notes: tuple[str, ...] = ()
-    if target.path != target.real_path and os.path.islink(target.path):
-        notes = (f"{target.path} is a symlink and stays one: its target {target.real_path} was written",)
+    notes = symlink_notes(target, os.path.islink)
     method: WriteMethod = "create"
     if stat is not None and after is None:
         method = "delete"
@@ -149,6 +147,13 @@ def plan_write(
         mode=mode if stat is None else st.S_IMODE(stat.st_mode),
         notes=notes,
     )
+
+
+def symlink_notes(target: Target, is_link: Callable[[str], bool]) -> tuple[str, ...]:
+    """What to say about a write through a symlink."""
+    if target.path == target.real_path or not is_link(target.path):
+        return ()
+    return (f"{target.path} is a symlink and stays one: its target {target.real_path} was written",)
 
 
 def in_place(write: FileWrite, reason: str) -> FileWrite:
@@ -228,9 +233,11 @@ def _nearest_existing(path: str) -> str:
     return folder
 
 
-def _file_type(mode: int) -> str:
+def not_regular(path: str, mode: int) -> WriteError:
+    """The error about a target that cannot be written because of its type."""
+    kind = "a pipe, socket or device"
     if st.S_ISDIR(mode):
-        return "a folder"
-    if st.S_ISLNK(mode):
-        return "a symlink that leads round in a circle"
-    return "a pipe, socket or device"
+        kind = "a folder"
+    elif st.S_ISLNK(mode):
+        kind = "a symlink that leads round in a circle"
+    return WriteError(path, f"{path} is {kind}, not a regular file.")

@@ -24,9 +24,11 @@ from wieldy.files.writing.target import (
     Target,
     WriteMethod,
     lock_names_at,
+    not_regular,
     plan_write,
     resolve_target,
     split_path,
+    symlink_notes,
     with_content,
 )
 from wieldy.files.writing.tree_commit import commit_tree, recover_tree
@@ -128,10 +130,10 @@ class RemoteWriter(LocalWriter):
             return Target(path, real, None, self._missing_folders(path, real))
         except NotADirectoryError:
             raise WriteError(path, f"{path} cannot exist: part of the path is a file, not a folder.") from None
+        stat = stat_result(info)
         if info.kind != "file":
-            kinds = {"folder": "a folder", "link": "a symlink that leads round in a circle"}
-            raise WriteError(path, f"{path} is {kinds.get(info.kind, 'a pipe, socket or device')}, not a regular file.")
-        return Target(path, real, stat_result(info), version=info.version)
+            raise not_regular(path, stat.st_mode)
+        return Target(path, real, stat, version=info.version)
 
     def with_content(self, target: Target) -> Target:
         if self._remote.is_on_host(target.real_path):
@@ -160,9 +162,6 @@ class RemoteWriter(LocalWriter):
     ) -> FileWrite:
         if self._remote.is_on_host(target.real_path):
             return super().plan_write(target, after, mode=mode, alone=alone, keep_links=keep_links)
-        notes: tuple[str, ...] = ()
-        if target.path != target.real_path and self.files.is_link(target.path):
-            notes = (f"{target.path} is a symlink and stays one: its target {target.real_path} was written",)
         method: WriteMethod = "create" if target.stat is None else "delete" if after is None else "replace"
         folder, name = split_path(target.real_path)
         return FileWrite(
@@ -177,7 +176,7 @@ class RemoteWriter(LocalWriter):
             backup="",
             folders=target.folders,
             mode=mode if target.stat is None else target.stat.st_mode & 0o7777,
-            notes=notes,
+            notes=symlink_notes(target, self.files.is_link),
             version=target.version,
         )
 
