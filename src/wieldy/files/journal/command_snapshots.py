@@ -141,6 +141,7 @@ class CommandSnapshot:
         changes = self._service.trees.compare(snapshot)
         uncovered = limit_uncovered((*changes.uncovered, *also))
         self._service.journal.record(changes.changes, replace(self._origin, uncovered=uncovered), changes.nodes)
+        self._service.journal.sweep_if_due()
         if self._record is not None:
             self._service.running.end(self._record)
         return TreeChanges(changes.changes, uncovered, changes.nodes)

@@ -18,6 +18,7 @@ from wieldy.files.journal.store import ContentUnavailable
 SLOTS = 64
 # A slot with such a file had a process that died while a command ran: it waits for recovery.
 RUNNING_PREFIX = "running-"
+LOCK_NAME = "lock"
 DIGEST_BYTES = 20
 BUFFER_BYTES = 1 << 20
 
@@ -109,7 +110,7 @@ def open_slot(folder: Path) -> FileCopies:
 
 def try_lock(slot: Path) -> int | None:
     """Lock a slot until the descriptor returned is closed; None if a living process has it."""
-    lock = os.open(slot / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(slot / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

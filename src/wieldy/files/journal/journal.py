@@ -96,13 +96,14 @@ class Journal:
     def sweep_if_due(self) -> None:
         """Compress contents and drop old entries in the background, when enough has come together."""
         is_compressing = self._compression is not None and self._compression.is_alive()
-        if self.store.uncompressed_bytes > COMPRESS_BYTES and not is_compressing:
-            self.store.uncompressed_bytes = 0
-            arguments = (self.store.database.path, self._is_closing.is_set)
-            self._compression = Thread(target=compress_contents, args=arguments, daemon=True)
-            self._compression.start()
-        if self.retention.is_due():
-            run_in_background(self.retention.sweep)
+        with suppress(RuntimeError):  # the system allows no more threads: another time
+            if self.store.uncompressed_bytes > COMPRESS_BYTES and not is_compressing:
+                arguments = (self.store.database.path, self._is_closing.is_set)
+                thread = Thread(target=compress_contents, args=arguments, daemon=True)
+                thread.start()
+                self._compression, self.store.uncompressed_bytes = thread, 0
+            if self.retention.is_due():
+                run_in_background(self.retention.sweep)
 
     def hold_locks(self, names: Iterable[str], path: str) -> HeldLocks:
         """Lock files for writing. Where no lock can be had, goes on without if the journal is not required."""

@@ -7,10 +7,10 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
-from wieldy.files.journal.file_copies import awaits_recovery, slots, try_lock
+from wieldy.files.journal.file_copies import LOCK_NAME, awaits_recovery, slots, try_lock
 from wieldy.files.journal.paths import DATABASE_NAME
 from wieldy.files.journal.store import JournalStore
 
@@ -71,9 +71,8 @@ class Retention:
                 self._remove_old_copies(folder)
                 if (folder / DATABASE_NAME).exists():
                     store = JournalStore(folder / DATABASE_NAME, replace_unusable=False)
-                    with suppress(OSError):
+                    with closing(store), suppress(OSError):
                         self._sweep(store)
-                    store.close()
 
     def _sweep(self, store: JournalStore) -> None:
         deleted = store.delete_entries("time < ?", self._clock() - self._max_age)
@@ -93,9 +92,13 @@ class Retention:
             with suppress(OSError):
                 if self._clock() - (slot / "copies").stat().st_mtime < COPIES_DAYS * DAY or awaits_recovery(slot):
                     continue
-                if (lock := try_lock(slot)) is not None:
+                if (lock := try_lock(slot)) is None:
+                    continue
+                try:
                     for path in slot.iterdir():
-                        path.unlink()
+                        if path.name != LOCK_NAME:
+                            path.unlink()
+                finally:
                     os.close(lock)
 
     def _remove_old_format(self, folder: Path) -> None:
@@ -108,10 +111,8 @@ class Retention:
 
 def compress_contents(database: str, is_stopped: Callable[[], bool]) -> None:
     """Compress what a journal has stored since the last time, until that is done or stopped."""
-    store = JournalStore(Path(database), replace_unusable=False)
-    with suppress(OSError):
+    with closing(JournalStore(Path(database), replace_unusable=False)) as store, suppress(OSError):
         store.compress_contents(is_stopped)
-    store.close()
 
 
 def remove_old_sessions(folder: Path, before: float) -> None:

@@ -11,6 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
 from wieldy.files.apply_edit import write_changes
 from wieldy.files.journal import database
@@ -121,6 +123,37 @@ async def test_contents_are_compressed_in_the_background_when_many_were_stored(r
     assert (root / "a").read_bytes() == b"0"
     redo(journal)
     assert (root / "a").read_bytes() == text
+
+
+@pytest.mark.asyncio
+async def test_contents_are_compressed_where_a_session_runs_nothing_but_commands(root: Path, tmp_path, monkeypatch):
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+    command = f"for n in $(seq 20); do yes $n | head -c {COMPRESS_BYTES // 18} > made$n; done"
+    async with Toolbox(root, mode="bypassPermissions", settings={}) as box:
+        journal = box.workspace.services.journal
+        await journal.start()  # sweeps for today
+        assert not (await box.call("Bash", command=command)).is_error
+        assert stored(journal)[0] == 20
+        while stored(journal)[1] >= COMPRESS_BYTES / 20:
+            await asyncio.sleep(0.01)
+        await box.undo()
+        assert os.listdir(root) == ["a"]
+
+
+def test_a_change_is_kept_where_the_system_allows_no_thread_to_compress(root: Path):
+    journal = journal_of(root)
+    text = b"the same line again and again\n" * (COMPRESS_BYTES // 30 + 1)
+    write(journal, root / "a", text)
+    assert journal.retention.is_due()  # the daily sweep is somebody else's
+    threading.stack_size(1 << 46)
+    try:
+        journal.sweep_if_due()
+    finally:
+        threading.stack_size(0)
+    assert stored(journal)[1] > len(text)
+    journal.sweep_if_due()
+    while stored(journal)[1] >= len(text) / 20:
+        time.sleep(0.01)
 
 
 def test_whoever_closes_the_journal_waits_for_one_content_at_most(root: Path):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
+from wieldy.files.journal.file_copies import try_lock
 from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.paths import DATABASE_NAME
 from wieldy.files.journal.retention import DAY, Retention
@@ -139,3 +140,19 @@ def test_copies_that_no_process_has_used_for_days_go(tmp_path):
     os.utime(slot / "copies", (then, then))
     Retention(tmp_path / "journal").sweep()
     assert not (slot / "copies").exists()
+
+
+def test_a_slot_whose_copies_cannot_be_removed_is_released_and_the_others_are_swept(tmp_path):
+    then = time.time() - 8 * DAY
+    for number in range(2):
+        slot = tmp_path / "journal" / "p" / "snapshots" / str(number)
+        slot.mkdir(parents=True)
+        (slot / "copies").write_bytes(b"x")
+        os.utime(slot / "copies", (then, then))
+    broken = tmp_path / "journal" / "p" / "snapshots" / "0"
+    (broken / "a").mkdir()
+    Retention(tmp_path / "journal").sweep()
+    assert not (slot / "copies").exists()
+    lock = try_lock(broken)
+    assert lock is not None
+    os.close(lock)
