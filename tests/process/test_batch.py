@@ -119,6 +119,9 @@ def test_only_runs_what_is_chosen(batch):
     assert run_ids() == ["down"]
     assert run_ids("--only", "infra") == ["down"]
     assert run_ids("--only", "failed") == ["bad"]
+    assert "1 of 3 attempts to run, 1 finished before" in batch.run("--only", "failed", "--dry-run")[2].replace(
+        "would", "to"
+    )
     assert run_ids("--only", "good", "--only", "bad") == ["bad", "good"]
     code, _, err = batch.run("--only", "nothing")
     assert (code, "there is no task nothing" in err) == (2, True)
@@ -132,6 +135,16 @@ def test_shards_share_a_folder_and_do_everything_once(batch):
     assert len(batch.notes()) == 7
     code, _, err = batch.run()
     assert (code, "0 of 7 attempts to run" in err) == (0, True)
+
+
+def test_a_shard_leaves_to_the_others_what_is_theirs_without_a_word(batch):
+    batch.write_tasks(4, model=batch.noting_script(1))
+    assert batch.run("--shard", "1/2")[0] == 0
+    code, _, err = batch.run("--shard", "2/2", "--only", "t0")
+    assert (code, err.splitlines()[0]) == (0, "wieldy: 0 of 0 attempts to run")
+    code, _, err = batch.run("--shard", "2/2")
+    assert (code, "another configuration" in err) == (0, False)
+    assert len(batch.notes()) == 4
 
 
 def test_attempts_are_independent_samples(batch):

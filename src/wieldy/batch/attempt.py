@@ -170,7 +170,7 @@ class Attempt:
             if not setup.passed:
                 how = "took too long" if setup.timed_out else f"ended with exit code {setup.exit_code}"
                 raise AttemptFailure(
-                    _infra("setup", f"the setup {how}; {job.relative_folder}/{SETUP_LOG} has its output")
+                    _infra("setup", f"the setup {how}; {SETUP_LOG} in {job.relative_folder} of --out has its output")
                 )
         keeps_times = copy.way in ("copy", "reflink")  # of files: by these, copies of the same source are recognized
         shared = Path(job.work) / "sources" if keeps_times and not task.setup else None

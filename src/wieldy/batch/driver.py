@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from wieldy.batch.isolation import Isolation
 from wieldy.batch.processes import WorkerLost
 from wieldy.batch.results import FAILED, FINAL, AttemptResult
 from wieldy.batch.store import ResultStore, Shard, latest_results
-from wieldy.batch.tasks import Task, TaskFileError
+from wieldy.batch.tasks import Task, TaskFileError, shard
 from wieldy.core.errors import WieldyError
 from wieldy.providers.registry import pick
 from wieldy.working_copies.git import SourceError
@@ -139,18 +139,22 @@ class RunState:
         }
 
 
-def make_plan(tasks: Iterable[Task], store: ResultStore, options: RunOptions) -> RunPlan:
-    """Decide what is left to do. Raises `TaskFileError` for an unknown id in `only`, or a source that cannot be had."""
-    known = list(store.results())
-    latest = latest_results(known)
+def make_plan(tasks: Sequence[Task], store: ResultStore, options: RunOptions) -> RunPlan:
+    """Decide what is left to do, of the tasks in the store's shard.
+
+    Raises `TaskFileError` for an unknown id in `only`, or a source that cannot be had.
+    """
+    latest = latest_results(store.results())
+    ids = {task.id for task in tasks}
+    if unknown := [name for name in options.only if name not in ("failed", "infra") and name not in ids]:
+        raise TaskFileError(f"--only: there is no task {unknown[0]}")
     fingerprints = Fingerprints(options.isolate, options.exclude)
     pending: list[PlannedAttempt] = []
     finished: list[AttemptResult] = []
     selected = _selection(options.only)
-    ids: set[str] = set()
     identities: set[str] = set()
-    for task in tasks:
-        ids.add(task.id)
+    own = list(shard(tasks, store.part.index, store.part.count))
+    for task in own:
         try:
             fingerprint = fingerprints.of(task.source)
         except (SourceError, OSError) as error:
@@ -166,9 +170,9 @@ def make_plan(tasks: Iterable[Task], store: ResultStore, options: RunOptions) ->
                 pending.append(PlannedAttempt(task, sample, identity))
             elif result is not None:
                 finished.append(result)
-    if unknown := [name for name in options.only if name not in ("failed", "infra") and name not in ids]:
-        raise TaskFileError(f"--only: there is no task {unknown[0]}")
-    return RunPlan(tuple(pending), tuple(finished), sum(each not in identities for each in latest))
+    of_other_shards = ids - {task.id for task in own}
+    others = sum(key not in identities and result.id not in of_other_shards for key, result in latest.items())
+    return RunPlan(tuple(pending), tuple(finished), others)
 
 
 def check_models(plan: RunPlan, base_url: str) -> None:

@@ -193,7 +193,7 @@ def _run(options: argparse.Namespace) -> int:
     from wieldy.batch.driver import check_models, describe_run, make_plan, work_folder
     from wieldy.batch.identity import digest
     from wieldy.batch.remote import is_url, local_path, open_location
-    from wieldy.batch.tasks import TaskFileError, read_tasks, shard
+    from wieldy.batch.tasks import TaskFileError, read_tasks
 
     file = read_tasks(options.tasks, _defaults(options))
     for warning in file.warnings:
@@ -201,13 +201,12 @@ def _run(options: argparse.Namespace) -> int:
     if missing := next((task for task in file.tasks if not task.model), None):
         raise TaskFileError(f"the task {missing.id} names no model: give --model, or set WIELDY_MODEL")
     part: Shard = options.shard
-    tasks = list(shard(file.tasks, part.index, part.count))
     out = options.out if is_url(options.out) else os.path.realpath(local_path(options.out))
     work = work_folder(options.work, out, part)
     store = open_location(options.out, work / "spool", part)
     run_options = _run_options(options, work, out)
     if options.dry_run:
-        plan = make_plan(tasks, store, run_options)
+        plan = make_plan(file.tasks, store, run_options)
         check_models(plan, options.base_url)
         _print_plan(plan, dry=True)
         return COMPLETE
@@ -217,7 +216,7 @@ def _run(options: argparse.Namespace) -> int:
         raise TaskFileError(f"--no-resume: {store.location} holds results of a run; give --out another place")
     store.open()
     try:
-        plan = make_plan(tasks, store, run_options)
+        plan = make_plan(file.tasks, store, run_options)
         check_models(plan, options.base_url)
         names = [task.id for task in file.tasks]
         store.write_run(
@@ -285,7 +284,8 @@ def count_words(number: int, noun: str, plural: str = "s") -> str:
 
 def _print_plan(plan: RunPlan, *, dry: bool = False) -> None:
     would = "would run" if dry else "to run"
-    done = f", {len(plan.finished)} finished before" if plan.finished else ""
+    finished = sum(result.is_final for result in plan.finished)
+    done = f", {finished} finished before" if finished else ""
     print_error(f"{len(plan.pending)} of {count_words(plan.total, 'attempt')} {would}{done}")
     if plan.others:
         print_error(f"{count_words(plan.others, 'result')} of other tasks, or of another configuration, stay there")
