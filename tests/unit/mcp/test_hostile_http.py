@@ -22,6 +22,7 @@ class Shaky:
     def __init__(self, habit: str) -> None:
         self.habit = habit
         self.calls = 0
+        self.sessions = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -39,9 +40,18 @@ class Shaky:
     async def _answer(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         match message.get("method"):
             case "initialize":
-                await _json(writer, {"jsonrpc": "2.0", "id": message["id"], "result": INFO})
+                self.sessions += 1
+                answer = {"jsonrpc": "2.0", "id": message["id"], "result": INFO}
+                await _json(writer, answer, b"Mcp-Session-Id: %d\r\n" % self.sessions)
             case "tools/list":
                 await _json(writer, {"jsonrpc": "2.0", "id": message["id"], "result": {"tools": TOOLS}})
+            case "tools/call" if self.habit.isdigit() and not self.calls:
+                self.calls += 1
+                writer.write(b"HTTP/1.1 %b X\r\nContent-Length: 0\r\n\r\n" % self.habit.encode())
+            case "tools/call" if self.habit.isdigit():
+                self.calls += 1
+                result = {"content": [{"type": "text", "text": "went"}]}
+                await _json(writer, {"jsonrpc": "2.0", "id": message["id"], "result": result})
             case "tools/call":
                 self.calls += 1
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
@@ -56,9 +66,9 @@ class Shaky:
                 writer.write(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n")
 
 
-async def _json(writer: asyncio.StreamWriter, value: Any) -> None:
+async def _json(writer: asyncio.StreamWriter, value: Any, headers: bytes = b"") -> None:
     body = json.dumps(value).encode()
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n" + headers)
     writer.write(b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     await writer.drain()
 
@@ -86,3 +96,17 @@ async def test_a_call_ends_in_time_and_the_toolbox_goes_on(stage, habit: str, sa
             assert said in result.text
             assert server.calls >= 1
             assert not (await box.call("LS", path=".")).is_error
+
+
+async def test_a_call_whose_session_has_expired_is_made_in_a_new_one(stage):
+    async with shaky("404") as (server, url), stage.box(h={"type": "http", "url": url}) as box:
+        await box.connected()
+        assert (await box.call("mcp__h__go", {})).text == "went"
+        assert (server.calls, server.sessions) == (2, 2)
+
+
+async def test_an_error_status_is_named_and_the_call_not_repeated(stage):
+    async with shaky("503") as (server, url), stage.box(h={"type": "http", "url": url}) as box:
+        await box.connected()
+        assert "HTTP 503" in (await box.call("mcp__h__go", {})).text
+        assert (server.calls, server.sessions) == (1, 1)

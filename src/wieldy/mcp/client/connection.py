@@ -1,7 +1,7 @@
 """A connection to one MCP server, owned by one task from its first start to its last and called from any task.
 
 The owner connects, keeps the tool list fresh, notices when the connection ends, and reconnects with growing pauses. Calls have
-an absolute deadline; a read-only call is retried once when the connection breaks.
+an absolute deadline; a read-only call is retried once when the connection breaks, any call when its HTTP session has expired.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -35,6 +35,9 @@ from wieldy.mcp.client.transport import (
     server_environment,
 )
 
+if TYPE_CHECKING:
+    from mcp.shared.exceptions import MCPError
+
 # What wakes the owner of a connection; any other text is the reason why the connection was lost.
 REFRESH = "refresh"
 RECONNECT = "reconnect"
@@ -44,7 +47,13 @@ MAX_FAILURES = 4
 STABLE_SECONDS = 5.0
 DISCONNECT_SECONDS = 3.0
 MAX_LOG_CHARS = 2_000
-CONNECTION_LOST = ("session terminated", "session not found", "connection closed")
+CONNECTION_CLOSED = "connection closed"
+# How servers say with status 404 or 400 that they know a session no more. They have not run what was asked for.
+SESSION_UNKNOWN = frozenset(
+    {"session terminated", "session not found", "invalid session id", "bad request: no valid session id provided"}
+)
+HTTP_ERROR = "Server returned an error response"  # the SDK's message for every status
+_VALIDATION_REPORT = re.compile(r": \d+ validation errors? for .*", re.DOTALL)
 _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 
 StateName: TypeAlias = Literal["connecting", "ready", "failed", "needs approval", "closed"]
@@ -108,6 +117,7 @@ class Connection:
         self._connect_timeout: asyncio.Timeout | None = None
         self._closing = False
         self._was_ready = False
+        self._http_status: int | None = None
 
     async def run(self) -> None:
         """Own the connection until `close`. Raises nothing."""
@@ -122,7 +132,7 @@ class Connection:
                 async with self._connect():
                     why = await self._serve()
             except Exception as error:
-                why = describe_failure(error, self.config, self.stderr)
+                why = describe_failure(error, self.config, self.stderr, self._describe_error)
                 log.info("MCP server %s: %s", self.config.name, why)
                 log.debug("MCP server %s", self.config.name, exc_info=error)
                 if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError):
@@ -178,13 +188,14 @@ class Connection:
         name, seconds = self.config.name, self.config.timeout
         try:
             async with asyncio.timeout(seconds):
-                for is_last_attempt in (not retry, True):
+                for _ in range(2):
                     client = await self._wait_ready()
                     try:
                         return await send(client)
                     except MCPError as error:
-                        if not is_connection_lost(error):
-                            text = f"The MCP server {name} answered with an error: {error.message}"
+                        retry = retry or self._is_session_unknown(error)
+                        if not self._is_session_unknown(error) and not is_connection_lost(error):
+                            text = f"The MCP server {name} answered with an error: {self._describe_error(error)}"
                             raise ToolFailure(text) from None
                         why = error.message
                     except Exception as error:  # whatever the SDK raises for an answer or a stream that is broken
@@ -194,7 +205,7 @@ class Connection:
                             raise ToolFailure(f"The answer of the MCP server {name} cannot be used: {error}") from None
                         why = str(error)
                     self._connection_lost(client, why)
-                    if is_last_attempt:
+                    if not retry:
                         break
         except TimeoutError:
             raise ToolFailure(
@@ -206,6 +217,15 @@ class Connection:
             "The call may have had an effect: look before you repeat it.",
             stderr=self.stderr.last_lines(),
         )
+
+    def _is_session_unknown(self, error: MCPError) -> bool:
+        return self.config.kind == "http" and error.message.lower().rstrip(".") in SESSION_UNKNOWN
+
+    def _describe_error(self, error: MCPError) -> str:
+        """The message of an error, with the HTTP status that the SDK leaves out and without a report on its types."""
+        if error.message == HTTP_ERROR and self._http_status is not None:
+            return f"HTTP {self._http_status}"
+        return _VALIDATION_REPORT.sub("", error.message)
 
     async def _wait_ready(self) -> Any:
         """Return the client once there is one; reconnect to a server that had failed."""
@@ -221,26 +241,24 @@ class Connection:
     @asynccontextmanager
     async def _connect(self) -> AsyncIterator[None]:
         """Connect, list the tools, and be ready until the block ends; entered and left by the owner alone."""
-        sign_in = None
-        if self.config.kind in ("http", "sse") and not any(
-            name.lower() == "authorization" for name in self.config.headers
-        ):
-            sign_in = SignIn(self.config, self._context.workspace.env, self._sign_in_required)
-        client, is_entered = None, False
-        try:
-            client = self._create_client(sign_in.provider() if sign_in is not None else None)
-            async with asyncio.timeout(self.config.startup) as self._connect_timeout:
-                await client.__aenter__()
-                is_entered = True
-                await self._refresh(client)
-            self.client, self._was_ready = client, True
-            self._set_state("ready")
-            yield
-        finally:
-            if is_entered:
-                await self._disconnect(client)
-            if sign_in is not None:
-                sign_in.close()
+        with contextlib.ExitStack() as stack:
+            auth = None
+            if self.config.kind in ("http", "sse") and "authorization" not in map(str.lower, self.config.headers):
+                sign_in = SignIn(self.config, self._context.workspace.env, self._sign_in_required)
+                stack.callback(sign_in.close)
+                auth = sign_in.provider()
+            client, is_entered = self._create_client(auth), False
+            try:
+                async with asyncio.timeout(self.config.startup) as self._connect_timeout:
+                    await client.__aenter__()
+                    is_entered = True
+                    await self._refresh(client)
+                self.client, self._was_ready = client, True
+                self._set_state("ready")
+                yield
+            finally:
+                if is_entered:
+                    await self._disconnect(client)
 
     def _create_client(self, auth: Any) -> Any:
         from mcp.client.client import Client
@@ -277,7 +295,10 @@ class Connection:
                 return open_stdio(self._program())
             case "sdk":
                 return open_relay(self.config.name, self._context.relay)
-        return open_http(self.config, auth)
+        return open_http(self.config, auth, self._note_http_error)
+
+    def _note_http_error(self, status: int) -> None:
+        self._http_status = status
 
     def _program(self) -> ServerProgram:
         config, context = self.config, self._context
@@ -372,12 +393,16 @@ def is_connection_lost(error: BaseException) -> bool:
 
     if isinstance(error, anyio.ClosedResourceError | anyio.BrokenResourceError | httpx2.TransportError | OSError):
         return True
-    text = str(getattr(error, "message", error)).lower()
-    return getattr(error, "code", None) is not None and any(phrase in text for phrase in CONNECTION_LOST)
+    return str(getattr(error, "message", "")).lower() == CONNECTION_CLOSED
 
 
-def describe_failure(error: BaseException, config: ServerConfig, stderr: OutputTail) -> str:
+def describe_failure(
+    error: BaseException, config: ServerConfig, stderr: OutputTail, describe: Callable[[MCPError], str]
+) -> str:
     """Say why a server cannot be reached, with the last line of its stderr."""
+    from mcp.client.auth import OAuthFlowError
+    from mcp.shared.exceptions import MCPError
+
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):
@@ -386,6 +411,12 @@ def describe_failure(error: BaseException, config: ServerConfig, stderr: OutputT
         why = f"there is no program `{config.command}`" if not config.cwd else f"cannot start: {error}"
     elif isinstance(error, PermissionError) and config.kind == "stdio":
         why = f"`{config.command}` may not be run"
+    elif isinstance(error, OAuthFlowError):
+        why = (
+            f"it needs a sign-in, which failed ({str(error).strip()}). Set an Authorization header or `oauth.clientId`"
+        )
+    elif isinstance(error, MCPError):
+        why = describe(error)
     else:
         why = _ERRNO.sub("", " ".join(str(error).split())) or type(error).__name__
     last_line = stderr.last_lines(1)

@@ -47,7 +47,7 @@ INHERITED_VARIABLES = frozenset(
 
 
 @asynccontextmanager
-async def open_http(config: ServerConfig, auth: Any = None) -> AsyncIterator[Any]:
+async def open_http(config: ServerConfig, auth: Any, on_error_status: Callable[[int], None]) -> AsyncIterator[Any]:
     """Open the streams of a server behind a URL: streamable HTTP, or SSE."""
     import httpx2
     from mcp.client.sse import sse_client
@@ -60,9 +60,15 @@ async def open_http(config: ServerConfig, auth: Any = None) -> AsyncIterator[Any
         ) as (read, write):
             yield SanitizingStream(read), write
         return
+
+    async def note_status(response: httpx2.Response) -> None:
+        if response.status_code >= 400:
+            on_error_status(response.status_code)
+
     timeout = httpx2.Timeout(CONNECT_SECONDS, read=IDLE_SECONDS)
+    hooks = {"response": [note_status]}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth) as client,
+        httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, event_hooks=hooks) as client,
         streamable_http_client(config.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as (read, write),
     ):
         yield SanitizingStream(read), write
