@@ -47,6 +47,13 @@ _CODE_VARIABLES = word_set(
 _SOCKET = re.compile(r"/dev/(tcp|udp)/([^/]+)/([^/]+)")
 _OPEN_DESCRIPTOR = re.compile(r"/dev/fd/\d+")
 _DUPLICATED_DESCRIPTOR = re.compile(r"\d*-?")
+# `sh` is often not bash. What other shells read differently, wherever it stands: `$'…'` ends elsewhere, `[[ a || b ]]` runs b.
+_ANY_POSIX_SHELL = frozenset({"sh", "dash"})
+_BASH_SYNTAX = re.compile(
+    r"""\$['"] | \[\[ | \(\( | \{[^}\s]*(,|\.\.) | \{\w+\}[<>] | ~[+-] | [<>]\( | <<< | &> | >&\s*[^\d\s-] | \|& | ;;?& | \+?=\( | \+=
+      | ` | \b(function|select|coproc|time)\b""",
+    re.VERBOSE,
+)
 
 
 class ExitStates(Struct, frozen=True):
@@ -460,7 +467,8 @@ class ScriptAnalyzer:
     def _analyze_nested_script(self, invocation: Invocation, text: Word, state: ShellState) -> ShellState:
         """Shell text in an argument, such as that of `bash -c` or `eval`."""
         unwrapped, redirects, outer = invocation.unwrapped, invocation.redirects, self._context
-        same_shell = unwrapped.wrappers[-1:] == ("eval",)
+        shell = unwrapped.wrappers[-1]
+        same_shell = shell == "eval"
         if len(outer.wrappers) + len(unwrapped.wrappers) > MAX_NESTED_SHELLS:
             self._add_problem("shells nested too deeply")
             return state.with_unknown_cwd()
@@ -473,6 +481,8 @@ class ScriptAnalyzer:
             why=why or _why_not_read_only(unwrapped, redirects.effects, NO_EFFECTS),
             closed=not unwrapped.transparent,
         )
+        if shell in _ANY_POSIX_SHELL and (match := _BASH_SYNTAX.search(text.text)):
+            self._add_problem(f"`{shell}` may be another shell than bash, which reads `{match.group()}` differently")
         self._context = outer.enter(wrapper)
         parts_before, after, constants = len(self.parts), state, self._constants
         try:
@@ -483,14 +493,14 @@ class ScriptAnalyzer:
         except syntax.TooComplex:
             raise
         except syntax.Unparsable as error:
-            problem = f"the script of `{unwrapped.wrappers[-1]}` is not understood: {error}"
+            problem = f"the script of `{shell}` is not understood: {error}"
             self._add_problem(problem)
             why = why or problem
         self._context, self._constants = outer, constants
         if why or redirects.effects or len(self.parts) == parts_before:
             effects = CallEffects(reads=unwrapped.reads, known=not why, why=why)
             touched = path_effects(effects, state)
-            self._add(self._make_part(invocation, unwrapped.wrappers[-1], effects, touched, state))
+            self._add(self._make_part(invocation, shell, effects, touched, state))
         return after if same_shell else state
 
     # Parts
