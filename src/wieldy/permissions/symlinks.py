@@ -48,6 +48,9 @@ class _LinkFinder:
             matches = [entry.path for entry in self._scan(folder) if _may_match(entry.name, pattern)]
         else:
             matches = [os.path.join(folder, pattern)]
+        if sweep.dashes:
+            _refuse_dashes(map(os.path.basename, matches))
+            return
         for path in matches:
             if sweep.splits and _EXPANDED_CHARACTERS.search(os.path.basename(path)):
                 raise UncertainNames(f"without quotes bash splits the name of {path!r}; put the variable into quotes")
@@ -60,7 +63,11 @@ class _LinkFinder:
         """The symlinks below a folder whose names fit."""
         pending = [sweep.folder]
         while pending:
-            for entry in self._scan(pending.pop()):
+            folder = pending.pop()
+            listing = self._scan(folder)
+            if sweep.dashes and folder == sweep.folder:
+                _refuse_dashes(entry.name for entry in listing)
+            for entry in listing:
                 is_folder = entry.is_dir(follow_symlinks=False)
                 if sweep.splits and _SPLIT_CHARACTERS.search(entry.name):
                     raise UncertainNames(f"xargs splits the name of {entry.path!r}; use `find -print0 | xargs -0`")
@@ -79,6 +86,12 @@ class _LinkFinder:
         if self._entries_left < 0:
             raise UncertainNames("there are too many files to see whether symlinks among them lead to other places")
         return listing
+
+
+def _refuse_dashes(names: Iterable[str]) -> None:
+    if name := next((name for name in names if name.startswith("-")), None):
+        text = "which programs take for an option; put `./` before a glob, or list with `find .`"
+        raise UncertainNames(f"there is a file named {name!r}, {text}")
 
 
 def _may_match(name: str, pattern: str) -> bool:

@@ -135,6 +135,35 @@ def test_names_that_do_not_come_from_a_listing_are_not_believed(judge, called, c
     assert judge().decide(called("Bash", command)).behavior == "ask"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "grep '' *",
+        "wc *",
+        "sort *",
+        "ls | xargs grep ''",
+        "ls | xargs ss",
+        "git ls-files | xargs sort",
+        "for f in *; do grep '' $f *; done",
+        'for f in *; do sort "$f"; done',
+        "cd sub && grep '' *",
+    ],
+)
+def test_a_name_that_a_program_would_take_for_an_option_is_asked_about(judge, called, root: str, command: str) -> None:
+    Path(root, "sub").mkdir()
+    assert judge().decide(called("Bash", command)).behavior == "allow"
+    for folder in (root, f"{root}/sub"):
+        Path(folder, "-R").write_text("")
+    decision = judge().decide(called("Bash", command))
+    assert decision.behavior == "ask"
+    assert "'-R'" in decision.why
+
+
+def test_a_glob_behind_a_folder_finds_no_options(judge, called, root: str) -> None:
+    Path(root, "-R").write_text("")
+    assert judge().decide(called("Bash", "grep x ./* && sort ./*")).behavior == "allow"
+
+
 def test_the_number_of_files_looked_at_is_bounded(tmp_path: Path) -> None:
     for name in range(30):
         (tmp_path / str(name)).touch()

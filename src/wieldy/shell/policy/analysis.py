@@ -73,21 +73,23 @@ def analyze(command: str, *, cwd: str, home: str, root: str | None = None) -> An
 @lru_cache(maxsize=CACHE_SIZE)
 def _analyze(command: str, cwd: str, home: str, root: str) -> Analysis:
     state = ShellState(home, root, (cwd,))
-    analysis = _analyze_in(state, command, unquoted_globs=True)
-    if analysis.verdict != "read_only" and any(sweep.splits and sweep.pattern for sweep in analysis.sweeps):
-        # The command could make a file itself whose name is split.
-        return _analyze_in(state, command, unquoted_globs=False)
+    analysis = _analyze_in(state, command, names_on_disk=True)
+    if analysis.verdict != "read_only" and any(
+        sweep.dashes or (sweep.splits and sweep.pattern) for sweep in analysis.sweeps
+    ):
+        # The command could make a file itself whose name is split or becomes an option.
+        return _analyze_in(state, command, names_on_disk=False)
     return analysis
 
 
-def _analyze_in(state: ShellState, command: str, *, unquoted_globs: bool) -> Analysis:
-    """Analyze a command. `unquoted_globs`: the names that a `for` loop finds by a glob need no quotes around the variable."""
+def _analyze_in(state: ShellState, command: str, *, names_on_disk: bool) -> Analysis:
+    """Analyze a command. `names_on_disk`: that bash splits no name, and programs take none for an option, is seen on disk."""
     problems = unusual_characters(command)
     try:
         script = parse(command)
     except (Unparsable, RecursionError) as error:
         return _analyze_unparsable(command, state, [*problems, f"not understood: {error}"])
-    analyzer = ScriptAnalyzer(command, script, unquoted_globs=unquoted_globs)
+    analyzer = ScriptAnalyzer(command, script, names_on_disk=names_on_disk)
     try:
         analyzer.follow_script(script, state)
     except (TooComplex, RecursionError) as error:

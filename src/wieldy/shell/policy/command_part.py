@@ -12,13 +12,14 @@ class Sweep(Struct, frozen=True):
     """Files that a command opens without naming them, so that symlinks among them decide what is read.
 
     They match `pattern`, a glob below `folder`, or lie anywhere below `folder` and are links named like `links`.
-    `splits`: names with blanks, quotes or wildcards become other names.
+    `splits`: names with blanks, quotes or wildcards become other names. `dashes`: names that begin with one become options.
     """
 
     folder: str
     pattern: str = ""
     links: str | None = "*"
     splits: bool = False
+    dashes: bool = False
 
 
 class CommandPart(Struct, frozen=True):

@@ -9,8 +9,9 @@ from msgspec import Struct
 from wieldy.core.effects import Reads
 from wieldy.shell.policy.command_part import CommandPart
 from wieldy.shell.policy.programs.find import listed_links
-from wieldy.shell.policy.programs.git import split_git_args
+from wieldy.shell.policy.programs.git import before_paths, split_git_args
 from wieldy.shell.policy.programs.spec import word_set
+from wieldy.shell.policy.words import Word
 
 _GIT_LISTING_OPTIONS = {
     "ls-files": word_set("-m -o -c -d -z --modified --others --cached --deleted --exclude-standard"),
@@ -29,12 +30,14 @@ _GREP_WHOLE_LINES = re.compile(r"-[EFGPivwxe]+|--(invert-match|ignore-case|exten
 class PipelineInput(Struct, frozen=True):
     """File names at or below `folders`, each beginning with `prefix`; without folders nothing is known of the input.
 
-    `links`: a pattern for the names among them that may be symlinks; None if there are no symlinks.
+    `links`: a pattern for the names among them that may be symlinks; None if there are no symlinks. `on_disk`: it is seen on
+    disk, before the command runs, that no name is split and none begins with a dash.
     """
 
     folders: tuple[str, ...] = ()
     prefix: str = ""
     links: str | None = "*"
+    on_disk: bool = False
 
 
 UNKNOWN_INPUT = PipelineInput()
@@ -74,6 +77,8 @@ def _lists_files(part: CommandPart) -> bool:
         case "git":
             call = split_git_args(part.argv[1:])
             options = {word.text for word in call.args if word.text.startswith("-") and word.text != "--"}
+            if "-z" not in options and _names_other_commits(call.command, call.args, options):
+                return False
             required = _GIT_REQUIRED_OPTIONS.get(call.command)
             return (
                 call.command in _GIT_LISTING_OPTIONS
@@ -82,6 +87,18 @@ def _lists_files(part: CommandPart) -> bool:
                 and not (required and required.isdisjoint(options))
             )
     return False
+
+
+def _names_other_commits(command: str, args: tuple[Word, ...], options: set[str]) -> bool:
+    """Whether a git listing may hold names that are not on disk, where nobody can see how xargs would split them."""
+    front = before_paths(args)
+    operands = [word for word in front if not word.text.startswith("-")]
+    match command:
+        case "diff":
+            return bool(operands)
+        case "grep":
+            return len(operands) > 1
+    return not options.isdisjoint(("-d", "--deleted"))
 
 
 def _passes_whole_lines(part: CommandPart) -> bool:

@@ -145,7 +145,7 @@ class ScriptAnalyzer:
     files that are read without being named.
     """
 
-    def __init__(self, text: str, script: syntax.ShellScript, *, unquoted_globs: bool = False) -> None:
+    def __init__(self, text: str, script: syntax.ShellScript, *, names_on_disk: bool = False) -> None:
         self.parts: list[CommandPart] = []
         self.problems: list[str] = []
         self.sweeps: list[Sweep] = []
@@ -158,7 +158,7 @@ class ScriptAnalyzer:
         self._running_functions: set[str] = set()
         self._cache: dict[str, CachedPart] = {}
         self._constants = constant_variables(script)
-        self._unquoted_globs = unquoted_globs
+        self._names_on_disk = names_on_disk
 
     def follow_script(self, script: syntax.ShellScript, state: ShellState) -> ShellState:
         """Follow a script; the state at its end."""
@@ -280,9 +280,10 @@ class ScriptAnalyzer:
                 values.append(literal(word.text))
             elif word.kind == "glob" and folders:
                 # Whether a name with a blank is among them, which bash would split, is seen on disk.
-                splits = self._unquoted_globs and not _BLANK.search(word.text) and _is_used_unquoted(loop)
+                splits = self._names_on_disk and not _BLANK.search(word.text) and _is_used_unquoted(loop)
                 self.sweeps.extend(replace(sweep, splits=splits) for sweep in glob_sweeps(word, state))
-                values.append(Word(word.source, "single", "", word.prefix, folders, unsplit=splits))
+                prefix = self._without_dashes(word, state).prefix
+                values.append(Word(word.source, "single", "", prefix, folders, unsplit=splits))
             else:
                 return None
         return values
@@ -334,6 +335,7 @@ class ScriptAnalyzer:
             return ExitStates(state, state)
         before = len(self.parts), len(self.problems), len(self.scripts)
         words = resolve_words(command.words, state)
+        words = (*words[:1], *(self._without_dashes(word, state) for word in words[1:]))
         name = words[0].text if words and words[0].static else ""
         after = self._analyze_simple(command, words, state, piped)
         # A wrapped command costs more than wrapper and command apart.
@@ -380,18 +382,27 @@ class ScriptAnalyzer:
         if not words:
             self._add_without_program(command, redirects, state)
             return self._after_assignments(command, state)
+        if self._names_on_disk and piped.folders:
+            piped = replace(piped, prefix=piped.prefix or "./", on_disk=True)
         unwrapped = _with_heredoc_script(unwrap(words, piped), command, state)
         start = len(self.parts)
         after = self._analyze_invocation(Invocation(command, unwrapped, redirects), state, state)
-        read = [effect for part in self.parts[start:] for effect in part.effects if isinstance(effect, Reads)]
-        if "xargs" in unwrapped.wrappers and read:
-            self._add_sweeps(piped, splits=unwrapped.splits_input)
+        if "xargs" in unwrapped.wrappers:
+            read = [effect for part in self.parts[start:] for effect in part.effects if isinstance(effect, Reads)]
+            self._add_sweeps(piped if read else replace(piped, links=None), splits=unwrapped.splits_input)
         return after
 
     def _add_sweeps(self, files: PipelineInput, *, splits: bool = False) -> None:
         """Note that files are opened whose names a program lists."""
-        if files.links is not None or splits:
-            self.sweeps.extend(Sweep(folder, links=files.links, splits=splits) for folder in files.folders)
+        if files.links is not None or splits or files.on_disk:
+            self.sweeps.extend(Sweep(one, "", files.links, splits, dashes=files.on_disk) for one in files.folders)
+
+    def _without_dashes(self, word: Word, state: ShellState) -> Word:
+        """A glob whose names are seen on disk to begin with no dash, as if `./` stood before it; any other word as it is."""
+        if not self._names_on_disk or word.kind != "glob" or word.prefix or not state.cwds:
+            return word
+        self.sweeps.extend(Sweep(cwd, word.text, links=None, dashes=True) for cwd in state.cwds)
+        return replace(word, text=f"./{word.text}", prefix="./")
 
     def _analyze_invocation(self, invocation: Invocation, state: ShellState, nested_state: ShellState) -> ShellState:
         if invocation.unwrapped.script is not None and not invocation.unwrapped.problem:
@@ -678,7 +689,7 @@ def _is_used_unquoted(loop: syntax.LoopCommand) -> bool:
 def glob_sweeps(word: Word, state: ShellState) -> list[Sweep]:
     """The files that a glob may match, in each folder it may be expanded in."""
     folders = ("/",) if word.prefix.startswith("/") else state.cwds
-    return [Sweep(folder, word.text.lstrip("/")) for folder in folders]
+    return [Sweep(folder, word.text.removeprefix("./").lstrip("/")) for folder in folders]
 
 
 def _is_stream(path: str) -> bool:

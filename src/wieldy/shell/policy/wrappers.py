@@ -103,7 +103,7 @@ def _deny_texts(words: tuple[Word, ...]) -> list[str]:
 
 def _with_input_arguments(inner: InnerCommand, piped: PipelineInput) -> tuple[Word, ...]:
     """The command as `xargs` completes it. A file name split at a blank may continue with a dash, so its prefix is unknown."""
-    piped = piped if inner.null_separated else PipelineInput(piped.folders)
+    piped = piped if inner.null_separated or piped.on_disk else PipelineInput(piped.folders)
     if not inner.placeholder:
         return (*inner.words, Word("", "multiple", "", piped.prefix, piped.folders))
     return fill_placeholder(inner.words, inner.placeholder, piped)

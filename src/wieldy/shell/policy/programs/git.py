@@ -388,7 +388,7 @@ _HUNK_OPTION = re.compile(r"--(patch|verbose|interactive|edit)|-[a-z]*[pvie][a-z
 
 def shows_content(command: str, args: tuple[Word, ...]) -> bool:
     """Whether the content of files may be shown, and not only their names."""
-    flags = {word.text.partition("=")[0] for word in _before_paths(args) if word.prefix.startswith("-")}
+    flags = {word.text.partition("=")[0] for word in before_paths(args) if word.prefix.startswith("-")}
     if command == "cat-file":
         return not flags & _METADATA_OPTIONS
     if command == "status":
@@ -417,7 +417,7 @@ def may_print_content(args: tuple[Word, ...]) -> bool:
 
 def names_files(command: str, args: tuple[Word, ...]) -> bool:
     """Whether the call names every file it shows: paths behind `--`, or nothing but `revision:path`."""
-    front = _before_paths(args)
+    front = before_paths(args)
     paths = args[len(front) + 1 :]
     if paths:
         # A pathspec that begins with a colon has magic, which can mean everything.
@@ -432,6 +432,6 @@ def names_files(command: str, args: tuple[Word, ...]) -> bool:
     )
 
 
-def _before_paths(args: tuple[Word, ...]) -> tuple[Word, ...]:
+def before_paths(args: tuple[Word, ...]) -> tuple[Word, ...]:
     end = next((index for index, word in enumerate(args) if word.static and word.text == "--"), len(args))
     return args[:end]

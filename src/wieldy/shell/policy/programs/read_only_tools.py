@@ -32,7 +32,6 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
     "wc": ProgramSpec(
         "-cmlLw --bytes --chars --lines --max-line-length --words --total= --help --version !--files0-from",
         "files",
-        harmless=True,
     ),
     "nl": ProgramSpec(
         "-p -b: -d: -f: -h: -i: -l: -n: -s: -v: -w: --body-numbering= --section-delimiter= --footer-numbering= "
@@ -108,7 +107,6 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
         "--binary-files= --devices= --directories= --exclude= --exclude-from=r --exclude-dir= --include= --recursive "
         "--dereference-recursive --line-buffered --binary --unix-byte-offsets --help --version",
         "pattern then files",
-        harmless=True,
         pattern_options=("-e", "-f", "--regexp", "--file"),
         recursive_options=("-r", "-R", "-d", "--recursive", "--dereference-recursive", "--directories"),
         link_options=("-R", "--dereference-recursive"),
@@ -215,7 +213,6 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
         "--separate-dirs --si --summarize --threshold= --time=? --time-style= --exclude-from=r --exclude= "
         "--one-file-system --help --version !--files0-from",
         "files or cwd",
-        harmless=True,
     ),
     "df": ProgramSpec(
         "-ahHiklmPTv -B: -t: -x: --all --block-size= --human-readable --si --inodes --local --no-sync --output=? "
