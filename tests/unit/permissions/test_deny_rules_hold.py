@@ -28,6 +28,7 @@ def project(root: str) -> str:
         file.parent.mkdir(exist_ok=True)
         file.write_text("x\n")
     Path(root, "link").symlink_to(".env")
+    Path(root, "log.gz").symlink_to(".env")
     return root
 
 

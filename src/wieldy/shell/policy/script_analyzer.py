@@ -50,8 +50,8 @@ _DUPLICATED_DESCRIPTOR = re.compile(r"\d*-?")
 # `sh` is often not bash. What other shells read differently, wherever it stands: `$'…'` ends elsewhere, `[[ a || b ]]` runs b.
 _ANY_POSIX_SHELL = frozenset({"sh", "dash"})
 _BASH_SYNTAX = re.compile(
-    r"""\$['"] | \[\[ | \(\( | \{[^}\s]*(,|\.\.) | \{\w+\}[<>] | ~[+-] | [<>]\( | <<< | &> | >&\s*[^\d\s-] | \|& | ;;?& | \+?=\( | \+=
-      | ` | \b(function|select|coproc|time)\b""",
+    r"""\$['"] | \[\[ | \(\( | \{[^}\s]*(,|\.\.) | \{\w+\}[<>] | ~[+-] | [<>]\( | <<< | &> | >&\s*[^\d\s-] | \|& | ;;?&
+      | \+?=\( | \+= | ` | \b(function|select|coproc|time)\b""",
     re.VERBOSE,
 )
 

@@ -168,7 +168,10 @@ def test_loops_over_known_words_are_followed_value_by_value() -> None:
         ("echo x > f", {"f"}),
         ("echo x &>> f", {"f"}),
         ("{ ls; } > f", {"f"}),
-        ("gzip f", {"f"}),
+        ("gzip f", {"f", "f.gz"}),
+        ("gunzip .envrc.gz", {".envrc", ".envrc.gz", ".envrc.gz.gz"}),
+        ("curl -O 'https://x.example/a/.envrc?v=1'", {".", ".envrc"}),
+        ("wget https://x.example/.npmrc", {".", ".npmrc"}),
         ("git add x", {"."}),
     ],
 )

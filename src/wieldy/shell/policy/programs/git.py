@@ -166,6 +166,8 @@ _ACCEPTED_VALUES: Mapping[str, frozenset[str]] = {
     "--diff-merges": word_set("off none on m first-parent 1 separate combined c dense-combined cc"),
     "--ignore-submodules": word_set("all dirty"),
 }
+_SIGNATURE = re.compile(r"%[-+ ]?G|signature")
+_RAW_OBJECT = re.compile(r"%\(\*?raw")
 _HARMLESS_GLOBAL_OPTIONS = word_set(
     "--no-pager -P --no-replace-objects --no-optional-locks --literal-pathspecs --glob-pathspecs "
     "--noglob-pathspecs --icase-pathspecs --no-lazy-fetch"
@@ -253,9 +255,9 @@ def _check_formats(command: str, parsed: ParsedArgs) -> CallEffects:
     for name in ("--format", "--pretty"):
         for value in parsed.values(name):
             # %G… runs the configured signature program.
-            if not value.static or "%G" in value.text or "signature" in value.text:
+            if not value.static or _SIGNATURE.search(value.text):
                 return unknown(f"`git {command} {name}` with a format that can run a program")
-    if any("%(raw" in value.text for value in parsed.values("--format")):
+    if any(_RAW_OBJECT.search(value.text) for value in parsed.values("--format")):
         return unknown("a format that prints whole objects")
     for name, accepted in _ACCEPTED_VALUES.items():
         if any(not value.static or value.text not in accepted for value in parsed.values(name)):
@@ -408,7 +410,7 @@ def may_print_content(args: tuple[Word, ...]) -> bool:
     if call.command not in QUIET_COMMANDS:
         return True
     words = {word.text for word in call.args}
-    if any("%(raw" in word for word in words):
+    if any(map(_RAW_OBJECT.search, words)):
         return True
     if call.command == "bisect":
         return not words.isdisjoint(("view", "visualize", "replay"))

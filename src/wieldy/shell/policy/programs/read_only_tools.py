@@ -147,9 +147,6 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
         "files",
         harmless=True,
     ),
-    "strings": ProgramSpec(
-        "-afow -n: -t: -e: -# --all --print-file-name --bytes= --radix= --encoding= --include-all-whitespace", "files"
-    ),
     "od": ProgramSpec(
         "-abcdfilosvx -A: -j: -N: -S: -t: -w? --address-radix= --skip-bytes= --read-bytes= --strings=? --format= "
         "--output-duplicates --width=? --endian= --traditional",
@@ -171,10 +168,8 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
     "b2sum": ProgramSpec(_CHECKSUM_OPTIONS + " -l: --length=", "files"),
     "shasum": ProgramSpec("-bt -a: --algorithm= --binary --text", "files"),
     "iconv": ProgramSpec("-cls -f: -t: -o:w --from-code= --to-code= --list --silent --output=w", "files"),
-    "zcat": ProgramSpec("-fq --force --quiet", "files"),
     "bzcat": ProgramSpec("-s --small", "files"),
     "xzcat": ProgramSpec("-q --quiet", "files"),
-    "zipinfo": ProgramSpec("-12smlvhzt", "files"),
     # Files, the system and harmless builtins
     "ls": ProgramSpec(
         "-aAbBcCdDfFgGhHiklLmnNopqQrRsStuUvxXZ1 -I: -T: -w: --all --almost-all --author --escape --block-size= "

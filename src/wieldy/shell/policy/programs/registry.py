@@ -38,7 +38,7 @@ FILE_PROGRAMS = frozenset(
     {
         *READ_ONLY_TOOLS,
         *WRITERS,
-        *word_set("jq xxd tar gzip gunzip fd fdfind gofmt yq find sed gsed awk gawk mawk date"),
+        *word_set("jq xxd tar gzip gunzip zcat zipinfo strings fd fdfind gofmt yq find sed gsed awk gawk mawk date"),
     }
     | word_set("egrep fgrep")
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
 
 from wieldy.shell.policy.programs.spec import (
     NO_EFFECTS,
@@ -16,7 +19,7 @@ from wieldy.shell.policy.programs.spec import (
     unknown,
     word_set,
 )
-from wieldy.shell.policy.words import literal
+from wieldy.shell.policy.words import Word, literal
 
 _XXD_FLAGS = word_set("-a -b -C -e -E -h -i -p -ps -postscript -plain -u -v -autoskip -bits -include")
 _XXD_VALUED = word_set("-c -cols -g -groupsize -l -len -n -name -o -s -seek")
@@ -50,6 +53,12 @@ _GO_SETTINGS = word_set(
     "GOPATH GOROOT GOMOD GOVERSION GOOS GOARCH GOCACHE GOMODCACHE GOBIN GOPROXY GOFLAGS GOWORK GOPRIVATE"
 )
 _YQ = ProgramSpec("-rePCMN --raw-output --exit-status --prettyPrint", "pattern then files", exact=True)
+# What gzip and unzip append to a name that does not exist.
+_GZIP_SUFFIXES = (".gz", "-gz", ".z", "-z", "_z", ".Z", ".taz", ".tgz")
+_ZIP_SUFFIXES = (".zip", ".ZIP")
+_STRINGS = ProgramSpec(
+    "-afow -n: -t: -e: -# --all --print-file-name --bytes= --radix= --encoding= --include-all-whitespace", "files"
+)
 _YQ_READS_OTHERS = re.compile(r"load|system|eval|env|import|include|input|split_doc")
 
 
@@ -115,15 +124,33 @@ def _gzip(call: ProgramCall) -> CallEffects:
         option_table("-cdlqtv123456789 --stdout --to-stdout --decompress --list --quiet --test --verbose --version"),
     )
     if not parsed.has("-l", "-t", "-c", "--list", "--test", "--stdout", "--to-stdout", "--version"):
-        return CallEffects(writes=tuple(parsed.operands), changes=True) if parsed.operands else NO_EFFECTS
-    return CallEffects(reads=tuple(parsed.operands))
+        unpacked = [literal(os.path.splitext(word.text)[0]) for word in parsed.operands if word.static]
+        written = (*_with_suffixes(parsed.operands, (".gz",)), *unpacked)
+        return CallEffects(writes=written, changes=True) if written else NO_EFFECTS
+    return CallEffects(reads=_with_suffixes(parsed.operands, _GZIP_SUFFIXES))
+
+
+def _zcat(call: ProgramCall) -> CallEffects:
+    parsed = parse_args(call.args, option_table("-fq --force --quiet"))
+    return CallEffects(reads=_with_suffixes(parsed.operands, _GZIP_SUFFIXES))
+
+
+def _zipinfo(call: ProgramCall) -> CallEffects:
+    parsed = parse_args(call.args, option_table("-12smlvhzt", exact=True))
+    return CallEffects(reads=_with_suffixes(parsed.operands[:1], _ZIP_SUFFIXES))
+
+
+def _with_suffixes(words: Sequence[Word], suffixes: tuple[str, ...]) -> tuple[Word, ...]:
+    """The files that these names may mean: each as it stands, and as the program completes it."""
+    completed = [literal(word.text + suffix) for word in words if word.static for suffix in suffixes]
+    return (*words, *completed)
 
 
 def _unzip(call: ProgramCall) -> CallEffects:
     parsed = parse_args(call.args, option_table("-lvtzqZ1"))
     if not parsed.has("-l", "-v", "-t", "-z", "-Z"):
         return unknown("`unzip` that does not only list")
-    return CallEffects(reads=tuple(parsed.operands[:1]))
+    return CallEffects(reads=_with_suffixes(parsed.operands[:1], _ZIP_SUFFIXES))
 
 
 def _fd(call: ProgramCall) -> CallEffects:
@@ -193,7 +220,17 @@ def _lsof(call: ProgramCall) -> CallEffects:
 def _yq(call: ProgramCall) -> CallEffects:
     if any(_YQ_READS_OTHERS.search(word.text) for word in call.args):
         return unknown("a yq expression that loads files or runs programs")
-    return _YQ(call)
+    # Instead of an expression the first operand may be a file.
+    first = next((word for word in call.args if not word.prefix.startswith("-") and word.text not in (".", "..")), None)
+    effects = _YQ(call)
+    return replace(effects, reads=(first, *effects.reads)) if first is not None and effects.known else effects
+
+
+def _strings(call: ProgramCall) -> CallEffects:
+    """`strings @file` takes the names of files, and options, from a file."""
+    if any(word.text.startswith("@") or (word.kind == "glob" and word.source[:1] in "*?[") for word in call.args):
+        return unknown("`strings` takes arguments from a file whose name follows `@`")
+    return _STRINGS(call)
 
 
 def _env(call: ProgramCall) -> CallEffects:
@@ -216,7 +253,10 @@ SPECIAL_PROGRAMS: Mapping[str, ProgramCheck] = {
     "tar": _tar,
     "gzip": _gzip,
     "gunzip": _gzip,
+    "zcat": _zcat,
     "unzip": _unzip,
+    "zipinfo": _zipinfo,
+    "strings": _strings,
     "fd": _fd,
     "fdfind": _fd,
     "ps": _ps,
@@ -224,7 +264,7 @@ SPECIAL_PROGRAMS: Mapping[str, ProgramCheck] = {
     "pip": _pip,
     "pip3": _pip,
     "go": _go,
-    "gofmt": ProgramSpec("-ldes", "files", exact=True),
+    "gofmt": ProgramSpec("-ldes", "files", exact=True, recursive=True),
     "python3": _python,
     "python": _python,
     "lsof": _lsof,

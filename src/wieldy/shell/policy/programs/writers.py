@@ -114,7 +114,10 @@ def _fetch(call: ProgramCall, options: str, cwd_options: tuple[str, ...]) -> Cal
     if any(set(match.string) & set("{[%") for match in local):
         return unknown("a local address with patterns")
     files += [literal(match.string[match.end() :].partition("?")[0]) for match in local]
-    cwd = [literal(".")] if parsed.has(*cwd_options) and not parsed.writes else []
+    if any("#" in word.text for word in parsed.writes):
+        return unknown("a file name that curl completes from the address")
+    named = [literal(word.text.partition("?")[0].rpartition("/")[2]) for word in addresses]
+    cwd = [literal("."), *named] if parsed.has(*cwd_options) and not parsed.writes else []
     writes = tuple(word for word in (*parsed.writes, *cwd) if word.text not in ("-", "/dev/null"))
     # What is sent through a proxy goes there, too.
     addresses += parsed.values("-x")
@@ -130,7 +133,8 @@ def _wget(call: ProgramCall) -> CallEffects:
     effects = _fetch(call, _WGET_OPTIONS, ())
     if not effects.known or effects.writes:
         return effects
-    return CallEffects(effects.reads, (literal("."),), effects.fetches, changes=True)
+    named = [literal(url.partition("?")[0].rpartition("/")[2]) for url in effects.fetches]
+    return CallEffects(effects.reads, (literal("."), *named), effects.fetches, changes=True)
 
 
 WRITERS: Mapping[str, ProgramCheck] = {
