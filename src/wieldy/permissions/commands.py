@@ -17,6 +17,7 @@ from wieldy.permissions.files import FileAccess, FilePolicy, NetworkPolicy
 from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.permissions.rules import Rule
 from wieldy.permissions.ruleset import RuleIndex
+from wieldy.permissions.runtime_names import argument_texts
 
 if TYPE_CHECKING:
     from wieldy.shell.policy.analysis import Analysis
@@ -129,6 +130,9 @@ class CommandPolicy:
                 yield from self._arguments.judge_attached(part)
             else:
                 yield from self._arguments.judge(part, program, context, line)
+                rule = self._deny.for_mentioned_host(argument_texts(part, plain=True))
+                if rule is not None:
+                    yield Finding(rule_reason(rule, "may forbid a host that it mentions", part.text, "ask"))
             yield from indirect_writes.judge_unknown(part, self._files)
             yield from self._judge_linked(part, program, context)
         for effect in (*part.effects, *indirect_writes.find_writes(part, self._files)):
@@ -242,6 +246,9 @@ def _suggest_rule(part: CommandPart) -> str | None:
         # PATH and the like decide what every later command is.
         return None if part.code_variable else suggest.for_command(None, part.allow_texts[0], exact=True)
     suggestion = suggest.for_command(part.program, part.allow_texts[-1], exact=_needs_exact_rule(part))
+    if suggestion is not None and escalating_option(part, suggestion) is not None:
+        # A rule with a wildcard would not cover it.
+        return suggest.for_command(part.program, part.allow_texts[0], exact=True)
     if _needs_exact_rule(part) or (_takes_more_words(part) and not (suggestion or "").endswith("*)")):
         return suggest.for_command(part.program, part.allow_texts[0], exact=True)
     return suggestion

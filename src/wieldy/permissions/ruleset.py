@@ -39,6 +39,7 @@ from wieldy.permissions.rules import (
 CACHED_LOOKUPS = 1024
 # Entries of folders to look at before a command that takes a folder whole.
 MAX_LISTED = 20_000
+_HOST_NAME = re.compile(r"[\w-]+(?:\.[\w-]+)+")
 
 
 class RuleSet(Struct, frozen=True):
@@ -104,6 +105,11 @@ class ToolRules:
             if rule.subject in names or ("*" in rule.subject and fnmatchcase(name, rule.subject)):
                 return rule
         return None
+
+    def for_mentioned_host(self, texts: Iterable[str]) -> Rule | None:
+        """Find a rule about a host whose name stands somewhere in these texts."""
+        names = (name for text in texts for name in _HOST_NAME.findall(text)) if self._domains else ()
+        return next((rule for name in names if (rule := self.for_host(name.lower())) is not None), None)
 
     def for_host(self, host: str) -> Rule | None:
         return next((rule for rule in self._domains if domain_matches(rule.specifier or "", host)), None)

@@ -56,8 +56,6 @@ _SAFE_SUBCOMMANDS = {
     "pip3": "check list show",
     "uv pip": "check list show",
     "poetry": "check show",
-    "dotnet": "build test",
-    "mvn": "compile test verify",
     "mix": "compile format test",
     "terraform": "fmt validate",
     "systemctl": "status",

