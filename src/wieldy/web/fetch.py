@@ -18,6 +18,7 @@ from wieldy.web.url import HttpUrl, InvalidUrl
 
 MAX_BYTES = 20 << 20
 MAX_REDIRECTS = 10
+GZIP_MAGIC = b"\x1f\x8b"
 TIMEOUT = 60.0
 CONNECT_TIMEOUT = 10.0
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
@@ -121,6 +122,8 @@ class Fetcher:
             body += decoder.feed(data, self.max_bytes + 1 - len(body))
             if len(body) > self.max_bytes or received > self.max_bytes:
                 return bytes(body[: self.max_bytes]), True
+        if received and not decoder.is_complete:
+            raise ToolFailure("The server sent a damaged answer: its compressed data breaks off.")
         return bytes(body), False
 
 
@@ -138,7 +141,10 @@ def _join(url: HttpUrl, location: str) -> HttpUrl:
 
 
 class ContentDecoder(Protocol):
-    """Decodes a body piece by piece."""
+    """Decodes a body piece by piece; `is_complete` says whether the data may end here."""
+
+    @property
+    def is_complete(self) -> bool: ...
 
     def feed(self, data: bytes, max_bytes: int) -> bytes:
         """Decode at most `max_bytes`; after less came out than there was, nothing more may be fed."""
@@ -146,21 +152,33 @@ class ContentDecoder(Protocol):
 
 
 class IdentityDecoder:
+    is_complete = True
+
     def feed(self, data: bytes, max_bytes: int) -> bytes:
         return data[:max_bytes]
 
 
 class InflateDecoder:
-    """gzip, or deflate with or without the zlib header that some servers leave out."""
+    """gzip, of one or several members, or deflate with or without the zlib header that some servers leave out."""
 
     def __init__(self, encoding: str) -> None:
         self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        self._is_gzip = encoding != "deflate"
         self._may_be_raw = encoding == "deflate"
         self._head = b""
 
     def feed(self, data: bytes, max_bytes: int) -> bytes:
-        if max_bytes <= 0 or self._inflate.eof:
-            return b""
+        decoded = bytearray()
+        while data and len(decoded) < max_bytes:
+            if self._inflate.eof:
+                if not self._is_gzip or not data.startswith(GZIP_MAGIC[: len(data)]):
+                    break  # padding
+                self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
+            decoded += self._decompress(data, max_bytes - len(decoded))
+            data = self._inflate.unused_data
+        return bytes(decoded)
+
+    def _decompress(self, data: bytes, max_bytes: int) -> bytes:
         if self._may_be_raw:
             # The first two bytes show whether there is a header; until then keep the input.
             data, self._head = self._head + data, self._head + data
@@ -172,9 +190,13 @@ class InflateDecoder:
             if not self._may_be_raw:
                 raise ToolFailure(f"The server sent a damaged answer: {error}.") from None
             self._may_be_raw, self._inflate = False, zlib.decompressobj(-zlib.MAX_WBITS)
-            return self.feed(data, max_bytes)
+            return self._decompress(data, max_bytes)
         self._may_be_raw = False
         return decoded
+
+    @property
+    def is_complete(self) -> bool:
+        return self._inflate.eof
 
 
 def content_decoder(encoding: str) -> ContentDecoder:

@@ -415,7 +415,7 @@ def proxy_for(url: SplitResult, env: Mapping[str, str]) -> Proxy | None:
     """The proxy for an address by the usual environment variables, or None. Raises `ProxyError`."""
     names = (f"{url.scheme}_proxy", f"{url.scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY")
     name = next((name for name in names if env.get(name)), None)
-    if name is None or _bypasses_proxy(url.hostname or "", env):
+    if name is None or _bypasses_proxy(url, env):
         return None
     text = env[name]
     proxy = urlsplit(text if "://" in text else f"http://{text}")
@@ -428,11 +428,27 @@ def proxy_for(url: SplitResult, env: Mapping[str, str]) -> Proxy | None:
     return Proxy(proxy.hostname, port, unquote(proxy.username or ""), unquote(proxy.password or ""))
 
 
-def _bypasses_proxy(host: str, env: Mapping[str, str]) -> bool:
-    names = [name.strip().lower() for name in (env.get("no_proxy") or env.get("NO_PROXY") or "").split(",")]
+def _bypasses_proxy(url: SplitResult, env: Mapping[str, str]) -> bool:
+    """Whether `NO_PROXY` names the host: by name, domain, `host:port`, address or network (`10.0.0.0/8`)."""
+    host = url.hostname or ""
     if host in LOOPBACK:
         return True
-    return any(name in ("*", host) or host.endswith("." + name.lstrip("*").lstrip(".")) for name in names if name)
+    names = [name.strip().lower() for name in (env.get("no_proxy") or env.get("NO_PROXY") or "").split(",")]
+    names += [name.removesuffix(port) for name in names if name.endswith(port := f":{port_of(url)}")]
+    return any(_is_within(host, name) for name in names if name)
+
+
+def _is_within(host: str, name: str) -> bool:
+    if name in ("*", host, f"[{host}]") or host.endswith("." + name.lstrip("*").lstrip(".")):
+        return True
+    if "/" not in name:
+        return False
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(name, strict=False)
+    except ValueError:
+        return False
 
 
 def _origin(url: SplitResult, addresses: Sequence[str]) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import html
 import importlib.util
 import re
@@ -11,11 +12,16 @@ from pathlib import Path
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.subprocesses import kill_process
+from wieldy.web.url import HttpUrl, InvalidUrl
 
 SOURCE = str(Path(__file__).parents[2])
 TIMEOUT = 20.0
 MAX_CHARS = 5 << 20
 CHILD_CODE = "import sys; sys.path[:0] = sys.argv[1:3]; from wieldy.web.converter import main; main(*sys.argv[3:])"
+HEAD_CHARS = 20_000
+META = re.compile(r"<meta[^>]{0,4000}>", re.IGNORECASE)
+REFRESH = re.compile(r"http-equiv\s*=\s*[\"']?refresh\b", re.IGNORECASE)
+REFRESH_URL = re.compile(r"content\s*=\s*[\"']?\s*[\d.]+\s*[;,]\s*url\s*=\s*[\"']?([^\"'>\s]+)", re.IGNORECASE)
 TITLE = re.compile(r"<title[^>]{0,100}>([^<]{0,2000})", re.IGNORECASE)
 
 
@@ -23,6 +29,17 @@ def title_of(page: str) -> str:
     """The title of an HTML page, or an empty string."""
     match = TITLE.search(page[:MAX_CHARS])
     return " ".join(html.unescape(match[1]).split()) if match else ""
+
+
+def refresh_target(page: str, url: HttpUrl) -> HttpUrl | None:
+    """Where a page sends its readers by `<meta http-equiv="refresh">`."""
+    for tag in META.findall(page[:HEAD_CHARS]):
+        match = REFRESH_URL.search(html.unescape(tag)) if REFRESH.search(tag) else None
+        if match is not None:
+            with contextlib.suppress(InvalidUrl):
+                target = url.join(match[1])
+                return target if target != url else None  # a page that only reloads itself
+    return None
 
 
 async def html_to_markdown(page: str, url: str, *, timeout: float = TIMEOUT) -> str:

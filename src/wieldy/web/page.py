@@ -18,7 +18,7 @@ from wieldy.core.state_dirs import make_private_folder, open_private
 from wieldy.core.threads import in_thread
 from wieldy.files.detection import BOMS, HEAD, binary_kind, decodes, detect_encoding, media_type_of
 from wieldy.web.fetch import FetchedResponse
-from wieldy.web.markdown import MAX_CHARS, html_to_markdown, title_of
+from wieldy.web.markdown import MAX_CHARS, html_to_markdown, refresh_target, title_of
 
 HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 UNSPECIFIC_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/unknown"})
@@ -79,10 +79,15 @@ async def _read_text(response: FetchedResponse, media_type: str, charset: str | 
         if len(text) > MAX_CHARS and not response.truncated:
             remarks.append(f"only the first {_size(MAX_CHARS)} of the page are shown")
         title = title_of(text)
+        if (target := refresh_target(text, response.url)) is not None:
+            remarks.append(f"the page leads on to {target}; to read that page, call WebFetch with this address")
         text = await html_to_markdown(text, str(response.url))
-    if not text.strip():
-        hint = "The page has no text; scripts may build it. The browser tools show pages as a person sees them."
-        remarks.append(hint if is_html else "The answer is empty.")
+    if not response.body.strip():
+        remarks.append("The answer is empty.")
+    elif not text.strip() and not remarks:
+        remarks.append(
+            "The page has no text; scripts may build it. The browser tools show pages as a person sees them."
+        )
     media_type = media_type or ("text/html" if is_html else "text/plain")
     return WebPage(
         str(response.url), title, media_type, (Text(text),), len(response.body), response.status, tuple(remarks)
@@ -126,11 +131,12 @@ def _require_complete(response: FetchedResponse) -> None:
 
 
 def _http_error(response: FetchedResponse, media_type: str, charset: str | None) -> str:
-    """The status, and the start of an error page in plain text."""
+    """The status, and the start of what the server says about it: its text, or the title of its page."""
     message = f"{response.url} answered {response.status} {response.reason}".rstrip() + "."
-    if media_type in HTML_TYPES or not media_type.startswith("text/") or binary_kind(response.body[:HEAD]):
+    if binary_kind(response.body[:HEAD]):
         return message
-    text = decode_page(response.body[: ERROR_EXCERPT * 4], charset)[:ERROR_EXCERPT].strip()
+    text = decode_page(response.body[: ERROR_EXCERPT * 4], charset).strip()
+    text = title_of(text) if media_type in HTML_TYPES or _looks_like_html(response.body) else text[:ERROR_EXCERPT]
     return f"{message} It said: {text}" if text else message
 
 

@@ -132,8 +132,8 @@ class SearXNG:
 
 def _parse_hits(body: bytes, server: str) -> list[SearchHit]:
     try:
-        results: Any = json.loads(body).get("results", [])
-    except (ValueError, AttributeError):
+        results: list[Any] = list(json.loads(body).get("results") or ())
+    except (ValueError, AttributeError, TypeError, RecursionError):
         raise ToolFailure(f"{server} did not answer in JSON; is it a SearXNG server?") from None
     items = (item for item in results if isinstance(item, dict) and isinstance(item.get("url"), str))
     return [SearchHit(_one_line(item.get("title")), item["url"], _one_line(item.get("content"))) for item in items]

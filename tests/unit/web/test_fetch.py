@@ -184,6 +184,7 @@ async def test_a_server_that_falls_silent_is_given_up(tmp_path: Path, first: byt
         (b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nshort", "middle of its answer"),
         (b"HTTP/1.1 200 OK\r\n" + b"x: " + b"y" * 400_000 + b"\r\n\r\n", "does not speak HTTP"),
         (response(b"not gzip", content_encoding="gzip"), "damaged"),
+        (response(gzip.compress(bytes(range(250)))[:60], content_encoding="gzip"), "breaks off"),
         (response(b"?", content_encoding="br"), "`br`"),
     ],
 )

@@ -54,7 +54,25 @@ async def test_other_text_stays_as_it_is(tmp_path: Path) -> None:
 async def test_a_page_without_text_says_so(tmp_path: Path) -> None:
     page = await page_of(tmp_path, b"<html><script>render()</script></html>", "text/html")
     assert "no text" in page.remarks[0]
-    assert (await page_of(tmp_path, b"", "text/plain")).remarks == ("The answer is empty.",)
+    for media_type in ("text/plain", "text/html"):
+        assert (await page_of(tmp_path, b"", media_type)).remarks == ("The answer is empty.",)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("tag", "target"),
+    [
+        ('<meta http-equiv="refresh" content="0; url=../en/latest/?a=1&amp;b=2">', "https://e.org/en/latest/?a=1&b=2"),
+        ("<META content='5;URL=\"https://other.org/\"' HTTP-EQUIV=Refresh />", "https://other.org/"),
+        ('<meta http-equiv="refresh" content="30">', None),
+        ('<meta http-equiv="refresh" content="30; url=tea">', None),
+        ('<meta http-equiv="refresh" content="0; url=file:///etc/passwd">', None),
+        ('<meta name="x" content="0; url=/elsewhere">', None),
+    ],
+)
+async def test_a_page_that_sends_its_readers_on_says_where(tmp_path: Path, tag: str, target: str | None) -> None:
+    page = await page_of(tmp_path, f"<html><head>{tag}</head><body><p>Moved.</p></body></html>".encode(), "text/html")
+    assert [f"leads on to {target};" in remark for remark in page.remarks] == ([True] if target else [])
 
 
 @pytest.mark.asyncio
@@ -98,8 +116,12 @@ async def test_other_files_are_named_and_refused(tmp_path: Path) -> None:
 
 @pytest.mark.asyncio
 async def test_an_error_page_is_an_error_with_its_words(tmp_path: Path) -> None:
-    with pytest.raises(ToolFailure, match=r"tea answered 404 Reason\.$"):
+    with pytest.raises(ToolFailure, match=r"tea answered 404 Reason\. It said: Tea & cake$"):
         await page_of(tmp_path, HTML, "text/html", status=404)
+    with pytest.raises(ToolFailure, match=r'answered 422 Reason\. It said: {"error": "id is missing"}$'):
+        await page_of(tmp_path, b'{"error": "id is missing"}', "application/json", status=422)
+    with pytest.raises(ToolFailure, match=r"answered 500 Reason\.$"):
+        await page_of(tmp_path, b"\0\1\2", "application/octet-stream", status=500)
     with pytest.raises(ToolFailure, match=r"answered 429 Reason\. It said: slow down"):
         await page_of(tmp_path, b"slow down", "text/plain", status=429)
 

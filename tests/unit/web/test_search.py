@@ -62,6 +62,7 @@ async def test_a_searxng_server_is_asked_for_json(tmp_path: Path) -> None:
         (response(status="403 Forbidden"), "formats"),
         (response(b"<html>"), "not answer in JSON"),
         (response(b"[]"), "not answer in JSON"),
+        (response(b'{"results": 3}'), "not answer in JSON"),
         (response(status="500 Oops"), "500 Oops"),
         (response(status="302 x", location="https://other.example/"), r"other\.example"),
     ],
