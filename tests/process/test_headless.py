@@ -162,7 +162,7 @@ def test_what_was_denied_is_listed_and_shows_in_the_exit_code(wieldy, script, pr
     assert not (project / "new.txt").exists()
     text = wieldy("-p", "write", model)
     assert (text.stdout, text.returncode) == ("could not\n", 3)
-    assert "Write(new.txt) was not permitted" in text.stderr and "allow 'Edit(/new.txt)'" in text.stderr
+    assert "Write(new.txt) was not permitted: writes " in text.stderr and "allow 'Edit(/new.txt)'" in text.stderr
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ class RunTotals:
             values = [value for value in denial["tool_input"].values() if isinstance(value, str)]
             name = f"{denial['tool_name']}({truncate(values[0], 120)})" if values else denial["tool_name"]
             decision = self._decisions.get(denial["tool_use_id"])
-            why = f": {decision.why}" if decision is not None else ""
+            why = f": {decision.explanation}" if decision is not None else ""
             rules = " ".join(map(quote, decision.suggestions)) if decision is not None else ""
             advice = f"; to allow it: wieldy permissions allow {rules}" if rules else ""
             lines.append(escape_to_line(f"{name} was not permitted{why}{advice}"))

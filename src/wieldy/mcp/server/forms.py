@@ -39,7 +39,7 @@ def permission_form(question: Question) -> Form:
     for name, value in plan.input.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         lines.append(f"{name}: {make_visible(text)}")
-    lines.append(f"Why you are asked: {make_visible(decision.why)}")
+    lines.append(f"Why you are asked: {make_visible(decision.explanation)}")
     choices = [ALLOW, *filter(None, (_always_choice(question),)), DENY]
     schema = {
         "type": "object",
