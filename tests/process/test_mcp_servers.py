@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -49,6 +51,27 @@ def test_a_server_that_does_not_start_is_said_in_a_line(wieldy):
     assert "the MCP server gone has no tools" in tools.stderr
     call = wieldy("call", "mcp__gone__x")
     assert call.returncode != 0 and "No such tool" in call.stdout + call.stderr
+
+
+def test_a_server_that_wants_a_sign_in_it_does_not_offer_is_said_in_a_line(wieldy):
+    class Closed(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(401)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_POST
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Closed) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        wieldy("mcp", "add", "shut", f"http://127.0.0.1:{server.server_port}/mcp")
+        listed = wieldy("mcp", "list")
+        server.shutdown()
+    assert "failed: it needs a sign-in" in listed.stdout
+    assert listed.stderr == ""
 
 
 def test_a_tool_that_cannot_be_offered_is_named_with_the_reason(wieldy, tmp_path, line):

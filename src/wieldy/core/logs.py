@@ -6,3 +6,6 @@ import logging
 
 log = logging.getLogger("wieldy")
 log.addHandler(logging.NullHandler())
+
+# The MCP SDK logs what it raises with a traceback, which Python would print where nobody has configured logging.
+logging.getLogger("mcp").addHandler(logging.NullHandler())

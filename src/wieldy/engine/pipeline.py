@@ -122,6 +122,8 @@ def lookup(call: ToolCall, catalog: Catalog) -> Tool:
     offered = catalog.offered_names()
     near = nearest(call.name, offered)
     hint = f"Did you mean {' or '.join(f'`{name}`' for name in near)}? " if near else ""
+    if call.name.startswith("mcp__") and "ToolSearch" in offered:
+        hint += f"If its MCP server is still starting: ToolSearch with `select:{call.name}` waits for it. "
     names = ", ".join(sorted(offered))
     problem, next_step = f"No such tool: `{call.name}`.", f"{hint}Available tools: {names or 'none'}."
     raise Refusal("lookup", problem, next_step, person=f"{problem} {hint}".strip(), data={"nearest": near})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from wieldy.core.tool import Output, Tool, ToolContext
@@ -33,10 +34,11 @@ async def tool_search(
     waiting = [tool.name for tool in tools if tool.name in toolset.deferred]
     toolset.activations.activate(waiting)
     data = {"activated": waiting, "tools": [tool.name for tool in tools], "missing": missing}
-    return Output(_describe(tools, missing, len(toolset.deferred)), data, is_error=not tools and bool(missing))
+    text = _describe(tools, missing, len(toolset.deferred), toolset.starting())
+    return Output(text, data, is_error=not tools and bool(missing))
 
 
-def _describe(tools: list[Tool], missing: list[str], waiting: int) -> str:
+def _describe(tools: list[Tool], missing: list[str], waiting: int, starting: Sequence[str]) -> str:
     lines = [json.dumps(_definition(tool), ensure_ascii=False) for tool in tools]
     if missing:
         lines.append(f"There is no tool named {', '.join(missing)}. Search with words for what you need.")
@@ -46,6 +48,8 @@ def _describe(tools: list[Tool], missing: list[str], waiting: int) -> str:
             if waiting
             else "No tool waits to be loaded: all there are, you already see."
         )
+    if starting and (missing or not tools):
+        lines.append(f"Still starting: the MCP servers {', '.join(starting)}. Search again later for their tools.")
     if tools:
         lines.append("Loaded: call them directly now.")
     return "\n".join(lines)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from wieldy.toolset.search import ToolIndex
 
 DEFAULT_CONTEXT_WINDOW = 200_000
-SERVER_WAIT_SECONDS = 10.0
+SERVER_WAIT_SECONDS = 30.0
 ENABLED_CHECK_SECONDS = 5.0
 
 
@@ -218,8 +218,12 @@ class Toolset:
             index = self._index = await in_thread(ToolIndex, tools)
         return index.search(query, most)
 
+    def starting(self) -> Sequence[str]:
+        """The servers whose tools are not known yet."""
+        return self._servers.connecting()
+
     async def _refresh(self) -> None:
-        """Wait a little for servers that are still starting, and list the tools again."""
+        """Wait a while for servers that are still starting, and list the tools again."""
         if self._servers.connecting():
             await self._servers.wait(SERVER_WAIT_SECONDS)
         await self.offering()

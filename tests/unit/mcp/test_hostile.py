@@ -147,6 +147,7 @@ async def test_a_damaged_answer_is_mended_or_is_an_error_at_once(stage, raw, wan
         await box.connected()
         result = await asyncio.wait_for(box.call("mcp__s__raw", {}), 10)
         assert wanted in result.text
+        assert "pydantic" not in result.text
         result.text.encode("utf-8")
         assert (await box.call("mcp__s__echo", text="still here")).text == "still here"
 

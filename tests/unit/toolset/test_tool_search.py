@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from wieldy import Toolbox
 from wieldy.core.tool import Tool
 from wieldy.toolset.search import ToolIndex, split_words
+from wieldy.wiring import build_toolset
 from wieldy.workspace_services import HostServices
 
 
@@ -62,6 +64,37 @@ async def test_words_load_at_most_the_number_asked_for(tmp_path):
     async with box_with(tmp_path) as box:
         found = await box.call("ToolSearch", query="issues of a repository", max_results=1)
         assert found.data["activated"] == ["create_issue"]
+
+
+class NeverReady:
+    """A server that is started and never ready."""
+
+    def connecting(self) -> list[str]:
+        return ["late"]
+
+    async def wait(self, seconds: float | None = None) -> None:
+        assert seconds is not None, "nobody waits for ever"
+
+
+@pytest.mark.asyncio
+async def test_a_search_names_the_servers_that_are_still_starting(tmp_path):
+    async with box_with(tmp_path) as box:
+        parts = msgspec.structs.replace(box.parts, servers=NeverReady())
+        services = box.workspace.services
+        services.toolset = build_toolset(parts, box.workspace, services.activations)
+        for query in ("select:mcp__late__go", "zebra"):
+            assert "Still starting: the MCP servers late" in (await box.call("ToolSearch", query=query)).text
+        assert "Still starting" not in (await box.call("ToolSearch", query="send mail")).text
+
+
+@pytest.mark.asyncio
+async def test_a_tool_of_a_server_that_may_be_starting_is_not_given_up(tmp_path):
+    async with box_with(tmp_path) as box:
+        call = box.turn()
+        async with call as turn:
+            turn.submit(("mcp__late__go", {}))
+            (result,) = await turn.results()
+        assert "ToolSearch with `select:mcp__late__go` waits for it" in result.text
 
 
 @pytest.mark.asyncio

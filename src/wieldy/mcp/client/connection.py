@@ -202,7 +202,8 @@ class Connection:
                         if isinstance(error, ToolFailure):
                             raise
                         if not is_connection_lost(error):
-                            raise ToolFailure(f"The answer of the MCP server {name} cannot be used: {error}") from None
+                            why = describe_invalid(error)
+                            raise ToolFailure(f"The answer of the MCP server {name} cannot be used: {why}") from None
                         why = str(error)
                     self._connection_lost(client, why)
                     if not retry:
@@ -394,6 +395,16 @@ def is_connection_lost(error: BaseException) -> bool:
     if isinstance(error, anyio.ClosedResourceError | anyio.BrokenResourceError | httpx2.TransportError | OSError):
         return True
     return str(getattr(error, "message", "")).lower() == CONNECTION_CLOSED
+
+
+def describe_invalid(error: Exception) -> str:
+    """Say in one line why an answer is not valid."""
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    return f"`{'.'.join(map(str, first['loc']))}`: {first['msg']}"
 
 
 def describe_failure(
