@@ -55,11 +55,15 @@ PROXY_ONLY = (
 
 
 def find_browser(env: Mapping[str, str]) -> str | None:
-    """The Chromium to run: the one `WIELDY_BROWSER` names, else the first on PATH or among the applications."""
+    """The Chromium to run: the one `WIELDY_BROWSER` names, else the first on PATH or among the applications.
+
+    Relative folders of PATH do not count: in them a project could put a program of its own.
+    """
+    folders = os.pathsep.join(filter(os.path.isabs, env.get("PATH", os.defpath).split(os.pathsep)))
     if name := env.get(BROWSER_VARIABLE):
-        return shutil.which(name, path=env.get("PATH"))
+        return shutil.which(name, path=folders)
     for program in PROGRAMS:
-        if path := shutil.which(program, path=env.get("PATH")):
+        if path := shutil.which(program, path=folders):
             return path
     return next((path for path in APPLICATIONS if os.access(path, os.X_OK)), None)
 

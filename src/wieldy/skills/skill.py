@@ -114,5 +114,5 @@ def _list_other_files(skill: Skill) -> list[str]:
             names = sorted(entry.name + "/" * entry.is_dir() for entry in entries if not entry.name.startswith("."))
     except OSError:
         return []
-    names.remove(os.path.basename(skill.path))
+    names = [name for name in names if name != os.path.basename(skill.path)]
     return names[:MAX_LISTED_FILES] + [f"… {len(names) - MAX_LISTED_FILES} more"] * (len(names) > MAX_LISTED_FILES)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from wieldy.browser.chromium import PROXY_ONLY, find_browser, missing_requirement
 
 
@@ -18,6 +20,13 @@ def test_the_browser_that_is_named_comes_before_what_is_found(tmp_path: Path) ->
     chromium = program(tmp_path, "chromium")
     assert find_browser({"PATH": str(tmp_path)}) == chromium
     assert find_browser({"PATH": str(tmp_path), "WIELDY_BROWSER": own}) == own
+
+
+def test_a_browser_in_a_relative_folder_of_path_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, "chromium")
+    monkeypatch.chdir(tmp_path)
+    for path in (".", "", ":/no/such"):
+        assert find_browser({"PATH": path}) is None
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:

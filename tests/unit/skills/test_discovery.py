@@ -124,6 +124,8 @@ def test_arguments_and_folder_go_to_their_places(tmp_path: Path) -> None:
     assert "Beside it: refs/, run.py\n" in text
     plain = parse_skill("---\ndescription: x\n---\nDo it.", str(folder / "SKILL.md"), "user")
     assert render_skill(plain, "now").endswith("Do it.\n\nArguments: now")
+    Path(found.path).unlink()
+    assert render_skill(found, "the login") == text  # its file was removed after it was read
 
 
 @pytest.mark.asyncio
