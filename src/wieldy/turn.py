@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from wieldy.core.call import CallLike, ToolCall, as_mapping, as_tool_call
@@ -132,6 +133,13 @@ class Turn(CallTurn):
         results = await self.results()
         blocks = tuple(result.as_wire() for result in results)
         return module.user_messages(Message("user", blocks)) if blocks else []
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._finish_feeding()
+        await super().__aexit__(kind, error, trace)
 
     def _add(self, deltas: Iterator[Delta]) -> ToolCall | None:
         started: ToolCall | None = None

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from wieldy import Toolbox, ToolCall, Turn, tool
+from wieldy.core.errors import ClosedError
 
 pytestmark = pytest.mark.asyncio
 
@@ -181,3 +182,13 @@ async def test_a_turn_is_for_one_answer(box):
         assert await turn.messages() == []
         with pytest.raises(RuntimeError, match="begin another turn"):
             turn.feed({"type": "ping"})
+
+
+async def test_a_turn_that_is_over_takes_no_call_and_still_has_its_results(box):
+    async with box:
+        async with box.turn() as turn:
+            turn.feed(chunk({"index": 0, "id": "c1", "function": {"name": "echo", "arguments": '{"word": "x"}'}}))
+        [message] = await turn.messages("openai")
+        assert message["content"] == "said x"
+        with pytest.raises(ClosedError, match="this turn is over"):
+            turn.submit(("echo", {"word": "late"}))

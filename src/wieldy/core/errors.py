@@ -97,7 +97,7 @@ class Deferred(WieldyError):
 
 
 class ClosedError(WieldyError):
-    """A toolbox or session is used after it was closed."""
+    """A toolbox, session or turn is used after it was closed."""
 
 
 class MissingExtra(WieldyError):

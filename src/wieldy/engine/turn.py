@@ -9,6 +9,7 @@ from typing import Self, TypeAlias
 
 from wieldy.core.call import ToolCall
 from wieldy.core.effects import Effects
+from wieldy.core.errors import ClosedError
 from wieldy.core.outcome import ToolResult
 from wieldy.engine.loop_breaker import LoopBreaker
 from wieldy.engine.services import Services
@@ -41,11 +42,14 @@ class CallTurn:
         self.loop_breaker = loop_breaker
         self._services = services
         self._tasks: list[asyncio.Task[ToolResult]] = []
+        self._is_over = False
 
     def submit(self, call: ToolCall) -> asyncio.Task[ToolResult]:
-        """Start a call, queued behind those that came before it."""
+        """Start a call, queued behind those that came before it. Raises `ClosedError` after the block was left."""
         from wieldy.engine.pipeline import handle  # a session sends its first request without it
 
+        if self._is_over:
+            raise ClosedError("this turn is over; begin another one with `async with box.turn()`")
         self.calls.append(call)
         self.call_ids.append(call.id)
         task = asyncio.get_running_loop().create_task(handle(call, self._services, self))
@@ -62,6 +66,7 @@ class CallTurn:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_over = True
         running = [task for task in self._tasks if not task.done()]
         if error is not None:
             for task in running:
