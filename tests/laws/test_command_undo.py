@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import stat
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -66,20 +68,32 @@ def open_project(folder: str) -> Workspace:
     return workspace
 
 
-def state_of(root: str) -> dict[str, object]:
+@contextlib.contextmanager
+def opened(path: str, needed: int) -> Iterator[int]:
+    """Give the permissions of a file or folder of ours; within, we have those that are needed."""
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    if mode & needed != needed:
+        os.chmod(path, mode | needed)
+    try:
+        yield mode
+    finally:
+        if mode & needed != needed:
+            os.chmod(path, mode)
+
+
+def state_of(folder: str) -> dict[str, object]:
     """What is at each path: content and permissions of files, targets of symlinks, permissions of folders."""
     found: dict[str, object] = {}
-    for folder, subfolders, names in os.walk(root):
-        subfolders[:] = [name for name in subfolders if name != ".git"]
-        for name in (*subfolders, *names):
-            path = os.path.join(folder, name)
-            mode = stat.S_IMODE(os.lstat(path).st_mode)
-            if os.path.islink(path):
-                found[path] = os.readlink(path)
-            elif os.path.isdir(path):
-                found[path] = mode
-            else:
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        if os.path.islink(path):
+            found[path] = os.readlink(path)
+        elif not os.path.isdir(path):
+            with opened(path, stat.S_IRUSR) as mode:
                 found[path] = (mode, Path(path).read_bytes())
+        elif name != ".git":
+            with opened(path, stat.S_IRWXU) as mode:
+                found |= {path: mode, **state_of(path)}
     return found
 
 
