@@ -36,12 +36,10 @@ def test_no_public_class_name_is_defined_twice():
 
 
 def test_threads_are_made_in_one_place():
-    """Others are one for a running command that has no pidfd, for a connection, for the contents of a journal; a pool for an
-    object store; or they are in processes of their own."""
+    """Others are one for a connection, for the contents of a journal; or they are in processes of their own."""
     others = {
         "backends/channel.py",
         "backends/checks.py",
-        "batch/remote.py",
         "files/journal/journal.py",
         "shell/sandbox/bridge.py",
     }
