@@ -75,7 +75,7 @@ class Parameters:
         self._checker.compile()
 
     def accept(self, input: dict[str, Any]) -> Any:
-        """Python values for an input under canonical names. Raises `Misfit` with every problem at once."""
+        """Python values for an input under canonical names. Raises `InvalidInput` with every problem at once."""
         if self._accept is None:
             self._accept = self._build()
         try:
