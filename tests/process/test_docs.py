@@ -74,6 +74,48 @@ def test_somebody_who_answers(project, environment):
     assert "→ left" in run(examples("tools.md")[0], after, project, environment)
 
 
+def test_a_tool_of_ones_own(project, environment):
+    (project / "README.md").write_text("three short words\n")
+    code = f"{examples('guides/write-a-tool.md')[0]}\nawait main()"
+    assert run(code, "", project, environment) == "3 words\n"
+
+
+def test_a_session_in_python(project, environment):
+    code = examples("sessions.md")[0].replace(
+        '"anthropic/claude-sonnet-5-5"', 'Script().says("Added.").then().says("Tested.")'
+    )
+    lines = run(code, "", project, environment).splitlines()
+    assert lines[0] == "model.requested" and lines[-2:] == ["run.ended", "Tested."]
+
+
+def test_a_summarizer_of_ones_own(project, environment):
+    assert run(examples("web.md")[0], "print(type(box).__name__)", project, environment) == "Toolbox\n"
+
+
+SETTINGS = [
+    (page, block)
+    for page in (
+        "block-a-folder",
+        "local-model",
+        "run-tests-without-asking",
+        "../hooks",
+        "../mcp",
+        "../sessions",
+        "../web",
+    )
+    for block in re.findall(
+        r"```json\n(.*?)```", (DOCS / "guides" / f"{page}.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+]
+
+
+@pytest.mark.parametrize(("page", "block"), SETTINGS)
+def test_the_settings_of_a_page_are_accepted(wieldy, tmp_path, page, block):
+    (tmp_path / "model.json").write_text('{"turns": [[{"text": "hello"}]]}')
+    done = wieldy("-p", "hi", "--settings", block, "--model", f"script:{tmp_path / 'model.json'}")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "hello\n", ""), page
+
+
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_slash_command_is_written_down(command):
     assert f"| `{command}" in (DOCS / "sessions.md").read_text(encoding="utf-8")
