@@ -37,10 +37,12 @@ STOP_REASONS: Mapping[str, StopReason] = {
 }
 
 
-STRICT_WIRE = "openai-strict"
-# Servers that refuse fields they do not know, and ids of calls that are not nine letters or digits.
-STRICT_HOSTS = frozenset({"api.mistral.ai"})
-_STRICT_ID = re.compile(r"[A-Za-z0-9]{9}")
+# Mistral's API refuses fields that it does not know. Its models, wherever they run, take only ids of nine letters or digits,
+# and a message of the user only after one of the assistant.
+MISTRAL_WIRE = "openai-mistral"
+MISTRAL_HOST = "api.mistral.ai"
+MISTRAL_MODELS = re.compile(r"mistral|mixtral|ministral|magistral|codestral|devstral|pixtral", re.IGNORECASE)
+_MISTRAL_ID = re.compile(r"[A-Za-z0-9]{9}")
 
 
 class OpenAIChat(OpenAIModel):
@@ -49,21 +51,25 @@ class OpenAIChat(OpenAIModel):
     path = "/chat/completions"
 
     def encode(self, request: Request) -> bytes:
-        return encode_request(request, self.model, strict=self._endpoint.url.hostname in STRICT_HOSTS)
+        return encode_request(request, self.model, is_strict=self._endpoint.url.hostname == MISTRAL_HOST)
 
     def parser(self) -> CompletionParser:
         return CompletionParser(self.model)
 
 
-def encode_request(request: Request, model: str, *, strict: bool = False) -> bytes:
-    """Encode a request as JSON. The history is joined from messages that were encoded when they were new."""
+def encode_request(request: Request, model: str, *, is_strict: bool = False) -> bytes:
+    """Encode a request as JSON. The history is joined from messages that were encoded when they were new.
+
+    `is_strict`: the server refuses fields that it does not know.
+    """
     token_limit = "max_completion_tokens" if is_reasoning_model(model) else "max_tokens"
-    options = {} if strict else {"stream_options": {"include_usage": True}}
+    options = {} if is_strict else {"stream_options": {"include_usage": True}}
     head = request_head(request, model, token_limit=token_limit, **options)
     if request.stop_sequences:
         head["stop"] = list(request.stop_sequences)
     encoded = [encode_json({"role": "system", "content": "\n\n".join(request.system)})] if request.system else []
-    wire, encode = (STRICT_WIRE, _encode_strict) if strict else (WIRE, _encode_message)
+    is_mistral = is_strict or MISTRAL_MODELS.search(model)
+    wire, encode = (MISTRAL_WIRE, _encode_for_mistral) if is_mistral else (WIRE, _encode_message)
     encoded += filter(None, encode_messages(request.messages, wire, encode))
     return encode_body(head, (encode_tool(tool, WIRE, define_tool) for tool in request.tools), "messages", encoded)
 
@@ -79,19 +85,21 @@ def _encode_message(message: Message) -> bytes:
     return join_items(_assistant_messages(message) if message.role == "assistant" else _user_messages(message))
 
 
-def _encode_strict(message: Message) -> bytes:
+def _encode_for_mistral(message: Message) -> bytes:
     items = list(_assistant_messages(message) if message.role == "assistant" else _user_messages(message))
     for item in items:
         item.pop("reasoning_content", None)
         for call in item.get("tool_calls", ()):
-            call["id"] = _strict_id(call["id"])
+            call["id"] = _mistral_id(call["id"])
         if "tool_call_id" in item:
-            item["tool_call_id"] = _strict_id(item["tool_call_id"])
+            item["tool_call_id"] = _mistral_id(item["tool_call_id"])
+    if len(items) > 1 and items[-1]["role"] == "user":
+        items.insert(-1, {"role": "assistant", "content": "OK."})
     return join_items(items)
 
 
-def _strict_id(id: str) -> str:
-    return id if _STRICT_ID.fullmatch(id) else hashlib.sha256(id.encode()).hexdigest()[:9]
+def _mistral_id(id: str) -> str:
+    return id if _MISTRAL_ID.fullmatch(id) else hashlib.sha256(id.encode()).hexdigest()[:9]
 
 
 def _assistant_messages(message: Message) -> Iterator[dict[str, Any]]:

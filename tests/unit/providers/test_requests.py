@@ -226,25 +226,35 @@ def test_the_requests_of_a_conversation_share_a_cache_key_and_two_conversations_
     assert key(first) != key(Message.user("other"))
 
 
-def test_a_strict_server_gets_only_fields_and_ids_that_it_knows():
-    call = {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {}}
+def test_mistral_gets_only_fields_ids_and_roles_that_it_takes():
+    ids = ("toolu_1", "aB3dE6gH9")
+    calls = [{"type": "tool_use", "id": id, "name": "Read", "input": {}} for id in ids]
+    results = [{"type": "tool_result", "tool_use_id": id, "content": "x"} for id in ids]
     history = (
         Message.user("hi"),
-        Message("assistant", ({"type": "thinking", "thinking": "hm"}, call, {**call, "id": "aB3dE6gH9"})),
-        Message(
-            "user", tuple({"type": "tool_result", "tool_use_id": id, "content": "x"} for id in ("toolu_1", "aB3dE6gH9"))
-        ),
+        Message("assistant", ({"type": "thinking", "thinking": "hm"}, *calls)),
+        Message("user", (*results, {"type": "text", "text": "and?"})),
     )
-    strict = openai.OpenAIChat("mistral-large", base_url="https://api.mistral.ai/v1", api_key="k")
-    body = json.loads(strict.encode(Request((), history)))
+    model = openai.OpenAIChat("some-model", base_url="https://api.mistral.ai/v1", api_key="k")
+    body = json.loads(model.encode(Request((), history)))
     assert body.keys() == {"model", "stream", "messages"}
-    _, assistant, *results = body["messages"]
+    assert [message["role"] for message in body["messages"]] == [
+        "user",
+        "assistant",
+        *["tool"] * 2,
+        "assistant",
+        "user",
+    ]
+    _, assistant, first, second, *_ = body["messages"]
     assert assistant.keys() == {"role", "content", "tool_calls"}
-    ids = [call["id"] for call in assistant["tool_calls"]]
-    assert [result["tool_call_id"] for result in results] == ids
-    assert ids[1] == "aB3dE6gH9"
-    assert re.fullmatch("[a-z0-9]{9}", ids[0])
-    assert "stream_options" in json.loads(openai.encode_request(Request((), history), "m"))
+    sent_ids = [call["id"] for call in assistant["tool_calls"]]
+    assert [first["tool_call_id"], second["tool_call_id"]] == sent_ids
+    assert re.fullmatch("[a-z0-9]{9}", sent_ids[0])
+    assert sent_ids[1] == ids[1]
+    elsewhere = json.loads(openai.encode_request(Request((), history), "mistralai/Devstral-Small-2"))
+    assert elsewhere["messages"] == body["messages"]
+    assert "stream_options" in elsewhere
+    assert json.loads(openai.encode_request(Request((), history), "m"))["messages"][-2]["role"] == "tool"
 
 
 def test_a_custom_tool_takes_the_place_of_the_function_of_its_name():
