@@ -47,6 +47,7 @@ def find_guarded_files(
     finder = _Finder(rules.denying("Read"), rules.denying("Edit"), protected, paths, writable, max_entries)
     try:
         finder.add_named()
+        finder.add_programs()
         for folder in finder.folders:
             if not any(is_below(folder, other) for other in finder.folders if other != folder):
                 finder.walk(folder)
@@ -98,6 +99,15 @@ class _Finder:
             if pattern.rest not in ("", "**") or holds_root or not os.path.exists(pattern.folder):
                 raise _NotAllFound("a rule is about writing a new file, which nothing on disk can prevent")
             self._add(self.read_only, pattern.folder)
+
+    def add_programs(self) -> None:
+        """Add the folders on PATH, with all of a virtual environment: what is in them also runs outside the sandbox."""
+        for folder in self._protected.program_folders:
+            if not os.path.isdir(folder):
+                raise _NotAllFound(f"{folder} is on PATH and does not exist, so that a command could make it")
+            environment = os.path.dirname(folder)
+            is_environment = os.path.exists(os.path.join(environment, "pyvenv.cfg"))
+            self._add(self.read_only, environment if is_environment else folder)
 
     def walk(self, root: str) -> None:
         """Add what the patterns match, and what is protected, below a root."""

@@ -88,12 +88,15 @@ NO_FOLDERS = ProtectedFolders()
 
 
 class ProtectedPaths:
-    """Finds protected paths in the workspace of these roots and in the folders given."""
+    """Finds protected paths in the workspace of these roots and in the folders given.
+
+    `program_folders` are in the workspace and on PATH.
+    """
 
     def __init__(self, roots: Sequence[str], folders: ProtectedFolders = NO_FOLDERS) -> None:
         self._roots = tuple(roots)
         self._config_folders = folders.config
-        self._program_folders = [folder for folder in folders.programs if any(is_below(folder, root) for root in roots)]
+        self.program_folders = [folder for folder in folders.programs if any(is_below(folder, root) for root in roots)]
 
     def find(self, path: ResolvedPath) -> Protection | None:
         """Return why a path may not be written, whether or not it exists; the strictest where its spellings differ."""
@@ -126,10 +129,10 @@ class ProtectedPaths:
 
     def _is_on_path(self, path: str, folds_case: bool) -> bool:
         """Whether a path is a folder of programs in the project, or lies directly in one."""
-        if not self._program_folders:
+        if not self.program_folders:
             return False
         places = {path_key(path, folds_case), path_key(os.path.dirname(path), folds_case)}
-        return any(path_key(folder, folds_case) in places for folder in self._program_folders)
+        return any(path_key(folder, folds_case) in places for folder in self.program_folders)
 
 
 def _strictest(protections: Sequence[Protection]) -> Protection | None:

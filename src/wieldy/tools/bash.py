@@ -205,6 +205,8 @@ async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
         result = await stop_and_collect(shell, "timed out")
     meaning = explain_exit_code(run.command, result.code) if result.code is not None else None
     notices = [*run.notices, *end_notes(result, meaning, run.timeout, run.command)]
+    if run.sandboxed and workspace.backend is None:
+        notices += await in_thread(workspace.services.sandbox.remove_redirections)
     if run.sandboxed and (meaning is None or meaning.is_error or result.code == 0):
         notices += _blocked_notes(run.command, result, workspace)
     if notice := await look(workspace.files, update_working_directory, workspace, run.cwd, result.directory):
@@ -222,6 +224,8 @@ async def _interrupt(run: ForegroundRun, workspace: Workspace) -> Output:
 
     result = await stop_and_collect(run.shell, "interrupted")
     notices = [*run.notices, "interrupted: the command and everything it had started were ended"]
+    if run.sandboxed and workspace.backend is None:
+        notices += await in_thread(workspace.services.sandbox.remove_redirections)
     return _result_output(result, notices, True, workspace)
 
 

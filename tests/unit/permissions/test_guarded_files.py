@@ -9,7 +9,7 @@ import pytest
 
 from wieldy.permissions.guarded_files import GuardedFiles, find_guarded_files
 from wieldy.permissions.paths import PathResolver
-from wieldy.permissions.protected import ProtectedPaths
+from wieldy.permissions.protected import ProtectedFolders, ProtectedPaths
 from wieldy.permissions.rules import Origin, parse
 from wieldy.permissions.ruleset import PathRules
 
@@ -35,6 +35,21 @@ def test_denied_reads_are_hidden_and_protected_files_are_read_only(root):
     assert {f"{root}/a/b/.env", f"{root}/plain", f"{root}/nested/.git/hooks"} <= {*found.read_only}
     assert f"{root}/nested/.git/HEAD" not in found.read_only
     assert not found.problem
+
+
+def test_programs_on_path_are_read_only_with_their_environment(root):
+    for name in (".venv/bin/tool", "tools/tool"):
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text("x")
+    (root / ".venv/pyvenv.cfg").write_text("")
+    paths = PathResolver([str(root)], home=str(root.parent / "home"))
+
+    def found(*folders: str) -> GuardedFiles:
+        programs = ProtectedFolders(programs=tuple(f"{root}/{folder}" for folder in folders))
+        return find_guarded_files(PathRules([], paths), ProtectedPaths([str(root)], programs), paths)
+
+    assert {f"{root}/.venv", f"{root}/tools"} <= {*found(".venv/bin", "tools").read_only}
+    assert "does not exist" in found("no-such-folder").problem
 
 
 def test_packages_are_searched_only_where_a_rule_may_deny_something_in_them(root):

@@ -145,10 +145,19 @@ def git_paths(root: str, roots: tuple[str, ...] = ()) -> GitPaths:
     with contextlib.suppress(OSError):
         (shared / "hooks").mkdir(exist_ok=True)
     risky = [shared / "hooks", shared / "config", shared / "config.worktree", own / "config.worktree"]
+    risky += [own / "commondir", own / "gitdir"]
     for module in (shared / "modules").glob("**/hooks"):
         risky += [module, module.parent / "config"]
     # The folder itself is listed too: as its own mount, it cannot be moved away and replaced.
     return GitPaths(tuple({str(own): None, str(shared): None}), tuple(map(str, risky)))
+
+
+def redirected_repositories(roots: tuple[str, ...]) -> frozenset[str]:
+    """The files by which a main repository takes hooks and settings from another folder. Git itself never makes them there."""
+    files = (
+        os.path.join(root, ".git", "commondir") for root in roots if not os.path.islink(os.path.join(root, ".git"))
+    )
+    return frozenset(file for file in files if os.path.lexists(file))
 
 
 def main_repository(root: str) -> str | None:

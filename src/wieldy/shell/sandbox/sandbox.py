@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -23,7 +24,7 @@ from wieldy.core.workspace import Workspace
 from wieldy.shell.running.guardian import python_command
 from wieldy.shell.running.launch import Confinement, find_bash
 from wieldy.shell.sandbox import bridge, landlock
-from wieldy.shell.sandbox.policy import SandboxPolicy, policy_for
+from wieldy.shell.sandbox.policy import SandboxPolicy, policy_for, redirected_repositories
 
 if TYPE_CHECKING:
     from wieldy.shell.policy.analysis import Analysis
@@ -96,6 +97,7 @@ class Sandbox:
         self._wrapper: Wrapper | None = None
         self._holds: bool | None = None
         self._blocked: dict[str, str] = {}
+        self._own_redirections: frozenset[str] | None = None
 
     @property
     def enabled(self) -> bool:
@@ -144,6 +146,7 @@ class Sandbox:
     ) -> Confinement:
         """A function that wraps a program and its environment by the workspace's current policy."""
         wrapper = await self.wrapper()
+        await in_thread(self.remove_redirections)
         policy = await in_thread(
             policy_for, self._workspace, also_writable=also_writable, hidden=hidden, read_only=read_only
         )
@@ -154,6 +157,20 @@ class Sandbox:
             return [*prefix, *argv], env | proxy_env
 
         return confine
+
+    def remove_redirections(self) -> list[str]:
+        """Remove files by which commands in the sandbox made git take its hooks and settings from elsewhere; notes on them.
+
+        What does not exist cannot be protected, so they are looked for before and after each command.
+        """
+        files = redirected_repositories(self._workspace.roots)
+        if self._own_redirections is None:
+            self._own_redirections = files
+        removed = sorted(files - self._own_redirections)
+        for file in removed:
+            with contextlib.suppress(OSError):
+                os.unlink(file)
+        return [f"sandbox: {file} was removed: git would take hooks and settings from elsewhere" for file in removed]
 
     async def shield(self, folders: Sequence[str]) -> Confinement | None:
         """A function that makes some folders read-only for a program and confines nothing else; None if nothing can do that."""

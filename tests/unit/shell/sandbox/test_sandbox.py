@@ -153,6 +153,34 @@ async def test_git_can_commit_but_hooks_and_config_stay(tmp_path):
 @needs_bubblewrap
 @pytest.mark.asyncio
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+async def test_what_a_command_plants_does_not_run_outside(tmp_path, monkeypatch):
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "state"))
+    project = tmp_path / "project"
+    (project / "bin").mkdir(parents=True)
+    monkeypatch.setenv("PATH", f"{project}/bin{os.pathsep}{os.environ['PATH']}")
+    subprocess.run(["git", "init", "-q", project], check=True)
+    ran_outside = tmp_path / "ran-outside"
+    code = f"""
+import os, shutil
+shutil.copytree(".git", "evil", ignore=shutil.ignore_patterns("hooks"))
+open("evil/config", "a").write("[core]\\n fsmonitor = touch {ran_outside}\\n")
+open(".git/commondir", "w").write("../evil")
+open("bin/git", "w").write("#!/bin/sh\\ntouch {ran_outside}\\n")
+os.chmod("bin/git", 0o755)
+"""
+    settings = {"sandbox": {"enabled": True, "autoAllow": True, "mechanism": "bubblewrap"}}
+    async with Toolbox(project, settings=settings) as box:
+        result = await box.call("Bash", command=f"python3 - <<'END'{code}END")
+        assert "Read-only file system" in result.text
+        assert "commondir was removed" in result.text
+        await box.call("Bash", command="git status")
+    subprocess.run(["git", "status"], cwd=project, check=True, stdout=subprocess.DEVNULL)
+    assert not ran_outside.exists()
+
+
+@needs_bubblewrap
+@pytest.mark.asyncio
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 async def test_a_linked_work_tree_can_commit(tmp_path):
     main = tmp_path / "main"
     subprocess.run(
@@ -164,9 +192,10 @@ async def test_a_linked_work_tree_can_commit(tmp_path):
     result = await ran(
         place(tmp_path, "bubblewrap"),
         "echo x > f && git add f && git -c user.name=a -c user.email=a@b commit -qm one && git log --format=%s; "
-        f"echo evil > {main}/.git/hooks/post-commit",
+        f"echo evil > {main}/.git/hooks/post-commit; echo evil > {main}/.git/worktrees/project/commondir",
     )
     assert "one\nzero\n" in result.text
+    assert (main / ".git/worktrees/project/commondir").read_text() == "../..\n"
     assert not (main / ".git" / "hooks" / "post-commit").exists()
 
 
