@@ -248,6 +248,23 @@ def test_a_run_can_be_watched_from_elsewhere(batch, wieldy):
     assert "nobody works on this run any more" in stopped.stderr
 
 
+def test_whoever_watches_a_run_that_was_interrupted_is_told_at_once(batch, wieldy):
+    batch.write_tasks(
+        3, model=batch.script("slow", [{"call": "Bash", "input": {"command": "echo begun >> $LEDGER; sleep 60"}}])
+    )
+    process = batch.start()
+    wait_until(batch.notes)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 128 + signal.SIGTERM
+    process.communicate()
+    watched = wieldy("batch", "watch", str(batch.out))
+    assert watched.returncode == 1
+    assert watched.stderr.splitlines() == [
+        "0/3 done · 0 running · 3 left · $0.00",
+        "wieldy: nobody works on this run any more; `wieldy batch` with the same words goes on",
+    ]
+
+
 def test_a_provider_that_limits_every_request_for_a_while_loses_no_task(batch):
     """The while is a few seconds here: the server says how long, so a minute differs by its number only."""
     with LimitingServer(seconds=4.0) as server:

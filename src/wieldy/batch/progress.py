@@ -48,6 +48,7 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "running": running,
         "endings": dict(endings),
         "errors": dict(errors),
+        "over": all(state["over"] for state in states),
         "stopping": next((state["stopping"] for state in states if state["stopping"]), ""),
     }
 
@@ -67,7 +68,7 @@ def progress_line(state: Mapping[str, Any], *, bar: bool = True, width: int | No
     parts.append(f"${state['cost']:.2f}")
     if rate > 0:
         parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min")
-        if left:
+        if left and not state["over"]:
             parts.append(f"{format_duration(left / rate)} to go")
     if errors := Counter(state["errors"]).most_common(ERRORS_SHOWN):
         parts.append("errors: " + ", ".join(f"{name} {count}" for name, count in errors))

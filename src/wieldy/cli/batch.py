@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wieldy.batch.store import ResultStore, Shard
     from wieldy.batch.tasks import TaskDefaults
 
-COMPLETE, INCOMPLETE, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
+COMPLETE, INCOMPLETE, USAGE_ERROR = 0, 1, 2
 SESSION_DESCRIPTORS, WORKER_DESCRIPTORS = 8, 60  # of a session that runs a command, and of a worker beside its sessions
 BAR_SECONDS = 0.5
 LINE_SECONDS = 60.0
@@ -45,7 +45,7 @@ EXAMPLES = """examples:
   wieldy batch report runs/first                                 a table, and report.html with plots
 
 A task is one JSON object a line: {"id": "a", "prompt": "fix the test", "root": "project", "check": "pytest -q"}
-exit codes: 0 every task has a result, 1 some have none yet, 2 usage, 130 interrupted"""
+exit codes: 0 every task has a result, 1 some have none yet, 2 usage, 130 interrupted (143 by SIGTERM)"""
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -484,6 +484,7 @@ def _watch(argv: list[str]) -> int:
     run.read_run()
     pause = WATCH_SECONDS * (5 if is_url(options.folder) else 1)
     is_terminal = sys.stderr.isatty()
+    next_line = time.monotonic()
     while True:
         states, missing = current_states(run.read_progress())
         if not states:
@@ -492,9 +493,14 @@ def _watch(argv: list[str]) -> int:
         state = merge_states(states)
         is_over = state["done"] >= state["total"] and not missing
         silence = time.time() - state["at"]
-        has_stopped = silence > (IDLE_STATE_SECONDS if not state["running"] else SILENT_SECONDS)
-        if is_terminal and not options.once and not is_over and not has_stopped:
-            _draw(state)
+        has_stopped = state["over"] and not missing
+        has_stopped = has_stopped or silence > (IDLE_STATE_SECONDS if not state["running"] else SILENT_SECONDS)
+        if not (options.once or is_over or has_stopped):
+            if is_terminal:
+                _draw(state)
+            elif time.monotonic() >= next_line:
+                next_line += LINE_SECONDS
+                _print_line(state)
             time.sleep(pause)
             continue
         if is_terminal and not options.once:
@@ -504,10 +510,8 @@ def _watch(argv: list[str]) -> int:
             print_error(f"not begun: {missing} of {missing + len(states)} shards")
         if is_over or options.once:
             return COMPLETE
-        if has_stopped:
-            print_error("nobody works on this run any more; `wieldy batch` with the same words goes on")
-            return INCOMPLETE
-        time.sleep(LINE_SECONDS)
+        print_error("nobody works on this run any more; `wieldy batch` with the same words goes on")
+        return INCOMPLETE
 
 
 def _report(argv: list[str]) -> int:

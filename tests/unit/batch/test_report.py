@@ -128,7 +128,7 @@ def test_columns_are_aligned():
 
 def state(**more):
     empty = {"at": 100.0, "started": 40.0, "total": 10, "done": 0, "done_before": 0, "running": {}, "endings": {}}
-    return {**empty, "errors": {}, "cost": 0.0, "stopping": "", **more}
+    return {**empty, "errors": {}, "cost": 0.0, "stopping": "", "over": False, **more}
 
 
 def test_progress_says_what_matters_in_one_line(monkeypatch):
