@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.needs import skip_untested
 from tests.process.test_chat import chat as chat  # noqa: PLC0414 - a fixture of that name
 
 ASK = {"call": "AskUser", "input": {"questions": [{"question": "Which one?", "options": ["left", "right"]}]}}
@@ -23,6 +24,20 @@ def test_a_question_is_answered_by_number_or_in_words(chat, typed, answer):
     screen.answer(typed)
     screen.wait_for(f"→ {answer}")
     screen.wait_for("Understood.")
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"), [("1", "commands run in the sandbox without asking; kept"), ("2", "ask first; kept")]
+)
+def test_the_answer_about_the_sandbox_says_what_counts_from_now_on(chat, wieldy, tmp_path, typed, said):
+    if "✓ sandbox" not in wieldy("doctor").stdout:
+        skip_untested("the offer of the sandbox: bubblewrap does not work here")
+    (tmp_path / "state/settings.json").unlink()
+    screen = chat(turns=[[{"text": "Hello."}]])
+    screen.wait_for("Run commands in the sandbox without asking?")
+    screen.wait_for("a number")
+    screen.answer(typed)
+    screen.wait_for(said)
 
 
 def test_a_plan_is_shown_whole_and_work_begins_when_it_is_approved(chat, project):

@@ -113,4 +113,5 @@ async def _offer_sandbox(chat: Chat) -> None:
     if choice is not None:
         file = await in_thread(store_sandbox_choice, choice == 0, box.workspace.env)
         await box.reload()
-        chat.say(f"kept in {_shorten_home(str(file))}", "dim")
+        now = "commands run in the sandbox without asking" if choice == 0 else "commands ask first"
+        chat.say(f"{now}; kept in {_shorten_home(str(file))}", "dim")
