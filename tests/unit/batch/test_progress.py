@@ -8,7 +8,16 @@ from wieldy.batch.progress import current_states, merge_states, progress_line
 
 
 def state(at: float, done: int, total: int = 4, **more: Any) -> dict[str, Any]:
-    fields = {"at": at, "started": 0.0, "total": total, "done": done, "done_before": 0, "cost": 0.5, "stopping": ""}
+    fields = {
+        "at": at,
+        "started": 0.0,
+        "total": total,
+        "done": done,
+        "done_before": 0,
+        "cost": 0.5,
+        "stopping": "",
+        "over": False,
+    }
     return {**fields, "running": {}, "endings": {"solved": done}, "errors": {}, **more}
 
 
