@@ -156,6 +156,8 @@ def raise_if_ctrl_c(error: BaseException) -> None:
 def _result(task: asyncio.Task[T]) -> T:
     if task.cancelled():
         raise RuntimeError("it cancelled itself")
+    if isinstance(task.exception(), GeneratorExit):
+        raise RuntimeError("it raised GeneratorExit")  # the exception itself would close the coroutines that wait
     return task.result()
 
 

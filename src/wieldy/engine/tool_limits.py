@@ -188,7 +188,8 @@ class RateLimited(WrappedTool):
         )
 
     def _describe_limit(self) -> str:
-        return f"{self.name} may be called {self._max_calls} times in {self._seconds:g} s"
+        times = "once" if self._max_calls == 1 else f"{self._max_calls} times"
+        return f"{self.name} may be called {times} in {self._seconds:g} s"
 
 
 class Cached(WrappedTool):

@@ -274,6 +274,18 @@ async def test_a_tool_that_exits_the_program_fails_alone(make_box, error):
         assert type(error).__name__ in result.text
 
 
+async def test_a_tool_that_raises_the_end_of_a_generator_fails_alone(make_box):
+    @tool(read_only=True)
+    async def leaving() -> str:
+        """Leave."""
+        raise GeneratorExit
+
+    async with make_box(leaving, fine) as box:
+        result, other = await box.call_many([("leaving", {}), ("fine", {"n": 4})])
+    assert "it raised GeneratorExit" in result.text
+    assert other.text == "fine 4"
+
+
 def leaving_early(error: BaseException) -> Any:
     raise error
 
