@@ -225,11 +225,7 @@ class JournalDatabase:
                 return self._connection
             self.close()
         with self._exclusive_opening():
-            new = not os.path.exists(self.path)
-            # Opened here first, because the system's errors say more than SQLite's; and for the mode.
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            if new:
-                self._sync_folder()
+            self._create()
             self._identity = self._file_identity()
             connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
             try:
@@ -241,6 +237,24 @@ class JournalDatabase:
                 raise
         self._connection, self._pid = connection, os.getpid()
         return connection
+
+    def _create(self) -> None:
+        """Create the file where there is none, with its mode. The system's errors say more than SQLite's.
+
+        A file that exists is opened by SQLite alone: to close it here would drop the locks that other connections of this
+        process have on it, and other processes would remove the write-ahead log that they use.
+        """
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            if os.path.isdir(self.path):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.path) from None
+            if not os.access(self.path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+                is_read_only = os.statvfs(self.path).f_flag & os.ST_RDONLY
+                number = errno.EROFS if is_read_only else errno.EACCES
+                raise OSError(number, os.strerror(number), self.path) from None
+        else:
+            self._sync_folder()
 
     def _configure(self, connection: sqlite3.Connection, *, new: bool) -> None:
         connection.execute("PRAGMA foreign_keys=ON")

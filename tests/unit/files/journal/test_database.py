@@ -110,6 +110,43 @@ def test_equal_content_is_stored_once_and_compressed_by_a_sweep(root: Path):
     assert (root / "a").read_bytes() == text
 
 
+ANOTHER_PROCESS = """
+import sys
+from pathlib import Path
+from wieldy.files.journal.entries import ChangeOrigin, FileChange
+from wieldy.files.journal.store import JournalStore
+
+store = JournalStore(Path(sys.argv[1]))
+for name in sys.argv[2:]:
+    store.record([FileChange(f"/{name}", None, b"x")], ChangeOrigin("s", name, "Edit"))
+print(*(entry.call_id for entry in store.find(active_only=False)))
+store.close()
+"""
+
+
+def test_a_second_connection_of_a_process_leaves_the_locks_of_the_first(tmp_path: Path):
+    """Closing any descriptor of a file drops all POSIX locks that the process has on it: another process that ended would
+    take itself for the last one and remove the write-ahead log that is in use."""
+    path = tmp_path / "journal.sqlite3"
+
+    def record(store: JournalStore, name: str) -> None:
+        store.record([FileChange(f"/{name}", None, b"x")], ChangeOrigin("s", name, "Edit"))
+
+    def elsewhere(*names: str) -> list[str]:
+        argv = [sys.executable, "-c", ANOTHER_PROCESS, str(path), *names]
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+
+    first, second = JournalStore(path), JournalStore(path)
+    record(first, "a")
+    record(second, "b")
+    second.close()
+    assert elsewhere("c") == ["a", "b", "c"]
+    record(first, "d")
+    assert elsewhere("e") == ["a", "b", "c", "d", "e"]
+    first.close()
+    assert elsewhere() == ["a", "b", "c", "d", "e"]
+
+
 @pytest.mark.asyncio
 async def test_contents_are_compressed_in_the_background_when_many_were_stored(root: Path):
     journal = journal_of(root)
