@@ -28,10 +28,6 @@ _KINDS: Mapping[str, FailureKind] = {
     "not_found_error": "model",
     "request_too_large": "too_large",
     "invalid_request_error": "bad_request",
-    "400": "bad_request",
-    "401": "auth",
-    "403": "auth",
-    "429": "rate",
 }
 
 
@@ -58,12 +54,15 @@ def response_failure(status: int, headers: Mapping[str, str], body: str, model: 
 
 def stream_failure(error: Any, model: str) -> ProviderFailure:
     """The failure for an error event in the middle of a stream."""
-    fields: Mapping[str, Any] = error if isinstance(error, Mapping) else {"message": str(error)}
-    text = f"the model broke off: {fields.get('message') or fields}"
-    if _TOO_LONG.search(text):
-        return ProviderFailure("overflow", f"the conversation is too long for {model} ({fields.get('message')})")
-    kind = _KINDS.get(str(fields.get("type"))) or _KINDS.get(str(fields.get("code")), "overloaded")
-    return ProviderFailure(kind, text)
+    reason = truncate(" ".join(_message(error).split()), 300)
+    if _TOO_LONG.search(reason):
+        return ProviderFailure("overflow", f"the conversation is too long for {model} ({reason})")
+    fields: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
+    type, code = str(fields.get("type")), str(fields.get("code"))
+    kind = _KINDS.get(type) or _KINDS.get(code, "overloaded")
+    if type not in _KINDS and re.fullmatch("[45][0-9][0-9]", code):
+        kind, _ = _classify(int(code), reason, model, "")
+    return ProviderFailure(kind, f"the model broke off: {reason}")
 
 
 def _classify(status: int, reason: str, model: str, place: str) -> tuple[FailureKind, str]:
@@ -103,12 +102,12 @@ def _reason(body: str) -> str:
 
 def _message(page: Any) -> str:
     """The message in an error object: servers nest it in `error`, `detail` or a list."""
-    if isinstance(page, list) and page:
-        return _message(page[0])
-    if isinstance(page, dict):
-        for name in ("error", "message", "detail"):
-            if page.get(name):
-                return _message(page[name])
+    while isinstance(page, list | dict) and page:
+        names = (name for name in ("error", "message", "detail") if isinstance(page, dict) and page.get(name))
+        key: Any = 0 if isinstance(page, list) else next(names, None)
+        if key is None:
+            break
+        page = page[key]
     return page if isinstance(page, str) else json.dumps(page, ensure_ascii=False)
 
 

@@ -54,10 +54,15 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    root: Path, *, token: str | None = None, tools: tuple[Any, ...] = (), **limits: Any
+    root: Path,
+    *,
+    token: str | None = None,
+    tools: tuple[Any, ...] = (),
+    toolbox: type[Toolbox] = Toolbox,
+    **limits: Any,
 ) -> AsyncIterator[Running]:
     def make(ask: Any, host: HostServices) -> Toolbox:
-        return Toolbox(root, ask=ask, settings={}, tools=tools, host=host)
+        return toolbox(root, ask=ask, settings={}, tools=tools, host=host)
 
     server = Running(SessionPool(make, **limits))
     async with asyncio.TaskGroup() as group:
@@ -136,6 +141,23 @@ async def test_every_session_has_a_toolbox_of_its_own_and_loses_it_when_it_ends(
             assert text(await other.call_tool("Bash", {"command": "pwd"})).splitlines()[0] == str(tmp_path)
             assert len(server.pool) == 2
         assert len(server.pool) == 0
+
+
+class UnclosableToolbox(Toolbox):
+    async def aclose(self) -> None:
+        await super().aclose()
+        raise OSError("no space left on device")
+
+
+@pytest.mark.asyncio
+async def test_a_session_that_cannot_be_closed_ends_no_other(tmp_path: Path):
+    async with running(tmp_path, toolbox=UnclosableToolbox) as server:
+        async with Client(server.url, mode="legacy") as one:
+            await one.call_tool("LS", {"path": "."})
+        while len(server.pool):
+            await asyncio.sleep(0.01)
+        async with Client(server.url, mode="legacy") as other:
+            assert not (await other.call_tool("LS", {"path": "."})).is_error
 
 
 @pytest.mark.asyncio

@@ -114,6 +114,10 @@ async def test_a_compressed_body_that_nobody_asked_for_is_named_and_not_shown(wi
     [
         (error("Overloaded", "overloaded_error"), "overloaded"),
         (error("too fast", "rate_limit_error"), "rate"),
+        ({"type": "error", "error": {"code": 402, "message": "no credits"}}, "bad_request"),
+        ({"type": "error", "error": {"code": "404", "message": "no such model"}}, "model"),
+        ({"type": "error", "error": {"code": 502, "message": "upstream"}}, "overloaded"),
+        ({"type": "error", "error": "boom\n" * 1000}, "overloaded"),
         (error("prompt is too long"), "overflow"),
         (error("bad"), "bad_request"),
         (error("?", "something_new"), "overloaded"),

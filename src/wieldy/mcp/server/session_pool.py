@@ -12,6 +12,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from wieldy.core.logs import log
 from wieldy.mcp.server.client_session import ClientSession, MakeToolbox
 from wieldy.mcp.server.elicitation import Context
 
@@ -96,14 +97,22 @@ class SessionPool:
         while True:
             session = await self._removed.get()
             with anyio.CancelScope(shield=True):
-                await session.aclose()
+                await _close(session)
 
     async def aclose(self) -> None:
         """Close every session."""
         for key in list(self._entries):
             self.remove(key)
         while not self._removed.empty():
-            await self._removed.get_nowait().aclose()
+            await _close(self._removed.get_nowait())
+
+
+async def _close(session: ClientSession) -> None:
+    """Close a session. One that cannot be closed, such as on a full disk, must not end the others."""
+    try:
+        await session.aclose()
+    except Exception as error:
+        log.error("a session of the MCP server could not be closed: %s", error)
 
 
 def session_key(ctx: Context) -> str:
