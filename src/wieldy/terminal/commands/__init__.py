@@ -20,16 +20,20 @@ async def _help(chat: Chat, rest: str) -> None:
         command = COMMANDS.get(name)
         chat.say(f"  {name} {command.usage}\n  {command.about}" if command else f"there is no command {name}")
         return
-    lines = [f"  {f'{name} {command.usage}'.strip():<24} {command.about}" for name, command in COMMANDS.items()]
-    for name, about in (await prompts.list_named_prompts(chat)).items():
-        lines.append(f"  {f'/{name}':<24} {about}")
-    lines += [
-        f"  {'!command':<24} run a shell command; the model sees its output with your next prompt",
-        f"  {'#note':<24} remember a note for later sessions",
-        f"  {'@path':<24} name a file, with completion",
-        f"  {'Esc, Ctrl-C':<24} stop the run; Ctrl-C twice: exit",
-    ]
-    chat.say("\n".join(lines))
+    rows = {f"{name} {command.usage}".strip(): command.about for name, command in COMMANDS.items()}
+    rows |= {f"/{name}": about for name, about in (await prompts.list_named_prompts(chat)).items()}
+    rows |= {
+        "!command": "run a shell command; the model sees its output with your next prompt",
+        "#note": "remember a note for later sessions",
+        "@path": "name a file, with completion",
+        "Esc, Ctrl-C": "stop the run; Ctrl-C twice: exit",
+    }
+    chat.say("\n".join(_help_row(usage, about) for usage, about in rows.items()))
+
+
+def _help_row(usage: str, about: str) -> str:
+    """Lay out a row of the help: a long usage has a line of its own, so that the descriptions stay in one column."""
+    return f"  {usage:<24} {about}" if len(usage) <= 24 else f"  {usage}\n{'':<27}{about}"
 
 
 COMMANDS: Mapping[str, Command] = {
