@@ -23,7 +23,7 @@ from wieldy.core.provider import (
 from wieldy.providers.encoding import encode_body, encode_tool, image_url, is_reasoning_model
 from wieldy.providers.errors import stream_failure
 from wieldy.providers.openai import OpenAIModel, OpenAIParser, count_usage, join_items, request_head, result_text
-from wieldy.providers.sse import get_count, get_int, get_object, get_objects, get_text
+from wieldy.providers.sse import bad_event, get_count, get_int, get_object, get_objects, get_text
 from wieldy.schema.provider_dialects import OPENAI, adapt_schema
 from wieldy.schema.strict_json import encode_json, encode_json_text
 
@@ -196,6 +196,8 @@ class CompletionParser(OpenAIParser):
     def _close_blocks(self, *, is_cut_off: bool) -> Iterator[Delta]:
         yield from self._close_text()
         for call in self._calls:
+            if call.block is None and not is_cut_off:
+                raise bad_event("a call has no name")
             if call.block is not None and not call.closed and not is_cut_off:
                 yield BlockEnded(call.block)
 

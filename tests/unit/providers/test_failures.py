@@ -152,6 +152,16 @@ async def test_junk_in_a_stream_is_a_failure_of_the_protocol(wire, junk):
 
 
 @pytest.mark.asyncio
+async def test_a_call_without_a_name_is_a_failure_and_not_an_empty_answer():
+    call = {"index": 0, "id": "a", "function": {"name": "", "arguments": "{}"}}
+    data = sse({"choices": [{"delta": {"tool_calls": [call]}}]}) + sse({"choices": [{"finish_reason": "tool_calls"}]})
+    async with loopback(stream(data)) as server:
+        failure = await failure_of(provider("openai", server.url))
+    assert failure.kind == "protocol"
+    assert "a call has no name" in str(failure)
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize("kind", ["reasoning", "message", "function_call", "custom_tool_call", "web_search_call"])
 @pytest.mark.parametrize("moment", ["added", "done"])
 async def test_an_item_that_comes_twice_is_a_failure_of_the_protocol(kind, moment):
