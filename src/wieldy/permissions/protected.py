@@ -25,6 +25,7 @@ _AGENT = Protection("it configures what the agent may do", liftable=False)
 _KEYS = Protection("it holds keys or passwords")
 _START = Protection("a shell runs it by itself")
 _ENV = Protection("it holds secrets of the environment")
+_EDITOR = Protection("an editor runs commands that it names")
 _MEMORY = Protection("it is what the agent remembers from one session to the next", soft=True)
 _VENDORED = Protection("installed packages are not edited by hand", soft=True)
 _ON_PATH = Protection("its folder is on PATH, so commands run it by its name", soft=True)
@@ -38,6 +39,9 @@ FOLDERS = {
     ".aws": _KEYS,
     ".azure": _KEYS,
     ".kube": _KEYS,
+    ".husky": Protection("git runs it as a hook"),
+    ".vscode": _EDITOR,
+    ".idea": _EDITOR,
     "node_modules": _VENDORED,
     ".venv": _VENDORED,  # its programs are on PATH, under any name
     "venv": _VENDORED,
