@@ -220,6 +220,9 @@ def check_git(call: ProgramCall) -> CallEffects:
         return setting
     if git.problem:
         return unknown(git.problem)
+    if git.folder is not None and not git.folder.static:
+        # The launcher could not neutralize the settings of these repositories.
+        return unknown(f"which repository `git -C {git.folder.source}` means is known only when it runs")
     here = git.folder or literal(".")
     if not git.command or git.command in ("--version", "version", "-v"):
         return unknown("`git version` with arguments") if git.args else CallEffects()
