@@ -760,6 +760,8 @@ class _Parser:
                 raise Unparsable("an expansion that is not closed")
             if char == "'" and quoted:
                 raise Unparsable("a single quote inside a quoted expansion")
+            if char in "<>" and self._peek(1) == "(":
+                raise Unparsable("a process substitution inside an expansion")
             if char == "\\":
                 self._add_text(operand, self._peek(1), 2, quoted=True)
             elif char == "$" and quoted:
