@@ -556,7 +556,7 @@ class _Parser:
         depth = 0
         while self.at < self.limit:
             char = self.text[self.at]
-            if (char in "<>" and self._peek(1) == "(") and not regex:
+            if char in "<>" and self._peek(1) == "(":
                 self.at += 2
                 pieces.append(Substitution(self._to_parenthesis(), quoted=False, process=True))
             elif char in _METACHARACTERS:
