@@ -14,9 +14,10 @@ import pytest
 from mcp import MCPError
 from tests.unit.mcp.serving import both_eras, connected, text
 
-from wieldy import tool
+from wieldy import ClosedError, Toolbox, tool
 from wieldy.core.events import Notice
 from wieldy.core.tool import ToolContext
+from wieldy.mcp.server.client_session import ClientSession
 
 QUESTIONS = {
     "questions": [
@@ -237,3 +238,26 @@ async def test_where_nobody_can_be_asked_there_is_no_tool_that_asks(root: Path, 
         assert "AskUser" not in {one.name for one in (await client.list_tools()).tools}
         result = await client.call_tool("AskUser", QUESTIONS)
     assert result.is_error and "Nobody" in text(result)
+
+
+class UnlistableToolbox(Toolbox):
+    asked: asyncio.Event
+
+    async def offer(self, *args: Any, **options: Any) -> Any:
+        self.asked.set()
+        raise RuntimeError("the tools cannot be listed")
+
+
+@pytest.mark.asyncio
+async def test_a_notification_that_fails_ends_neither_the_others_nor_the_close(root: Path):
+    session = ClientSession(lambda ask, host: UnlistableToolbox(root, ask=ask, settings={}, host=host))
+    asked = UnlistableToolbox.asked = asyncio.Event()
+    await session.open()
+    session.notifier.set_listed_tools([])
+    for _ in range(2):
+        session.notifier.check_tools()
+        await asyncio.wait_for(asked.wait(), 10)
+        asked.clear()
+    await session.aclose()
+    with pytest.raises(ClosedError):
+        await session.box.call("LS", path=".")

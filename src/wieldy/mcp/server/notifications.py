@@ -15,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from wieldy.core.events import Event, Notice
+from wieldy.core.logs import log
 from wieldy.mcp.client.connection import ServerLogMessage, ServerStateChanged
 from wieldy.mcp.server.elicitation import Context
 from wieldy.mcp.server.tools import replace_surrogates
@@ -41,9 +42,10 @@ class Notifier:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Subscribe to the toolbox and start sending."""
-        self._box.subscribe(self._on_event)
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        """Subscribe to the toolbox and start sending, once."""
+        if self._task is None:
+            self._box.subscribe(self._on_event)
+            self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def aclose(self) -> None:
         if self._task is not None:
@@ -85,14 +87,20 @@ class Notifier:
     async def _run(self) -> None:
         while True:
             event = await self._queue.get()
-            # These errors mean that the client is gone.
-            with contextlib.suppress(MCPError, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-                if isinstance(event, Notice):
-                    await self._log("warning", event.text)
-                elif isinstance(event, ServerLogMessage):
-                    await self._log(event.level, event.text, event.server)
-                else:
-                    await self._notify_if_tools_changed()
+            try:
+                await self._send(event)
+            except (MCPError, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+                continue  # the client is gone
+            except Exception as error:
+                log.error("a notification could not be sent to an MCP client: %s", error)
+
+    async def _send(self, event: Event | None) -> None:
+        if isinstance(event, Notice):
+            await self._log("warning", event.text)
+        elif isinstance(event, ServerLogMessage):
+            await self._log(event.level, event.text, event.server)
+        else:
+            await self._notify_if_tools_changed()
 
     async def _notify_if_tools_changed(self) -> None:
         if self._listed_tools is None:  # it has not asked for any yet
