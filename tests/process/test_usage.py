@@ -116,3 +116,9 @@ def test_waiting_for_stdin_can_be_interrupted(project, environment):
 
 def _unread(pipe: int) -> int:
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def test_a_tool_without_its_input_is_named_once(wieldy):
+    done = wieldy("call", "Read")
+    assert done.returncode == 1
+    assert done.stderr == "Read was not run, its input has 1 problem:\n- `file_path` is required but missing (string)\n"

@@ -66,7 +66,9 @@ def format_result(result: ToolResult) -> str:
     """Return a result as text for a person: whole, images by their size."""
     outcome = result.outcome
     if not isinstance(outcome, Done):
-        return f"{result.name}: {result.person_text}" if isinstance(outcome, Refused) else result.person_text
+        text = result.person_text
+        is_named = not isinstance(outcome, Refused) or text.startswith(result.name)
+        return text if is_named else f"{result.name}: {text}"
     text = "\n".join(
         f"[{block.media_type}, {len(block.data) * 3 // 4:,} bytes; --json prints it]"
         if isinstance(block, Image)
