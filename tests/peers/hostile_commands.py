@@ -31,11 +31,31 @@ _WORDS_TEXT = """
 a b v v/c * v/* ? out -fprint -o -delete -exec "$x" $x "${x:--fprint}" "${x:-a}" "${x}" '' "" -- -n -r . .. {a,b} "a b" ~
 $HOME "$(cat_a)" <(cat_a) -i --output=out s "$PWD" "$1" x=1 -name 5 "$y" ${y:-b} $((1+2)) @ -e -c 127.0.0.1:x link/../a
 """
+# Places for commands and words; `_` is a blank, `%` a line break in the second.
+_WORD_PLACES_TEXT = """
+x a*_b $(C) `C` <(C) >(C) "$(C)" 'C' "C" $'C' ${x:-W} ${x:+W} ${x-W} ${y:=W} ${x#W} ${x%%W} ${x/W/b} ${x/a/W} ${x//W} ${x^W}
+"${x:-W}" "${x#W}" ${a[W]} ${x:W} $((W)) aW {W,b} ~W W"W" 'a'W'b' ${x:-"W"} ${x:-'W'} ${x:-{W}} ${x:-\\}W} ${x:-${y:-W}} \\W
+\\'C $'\\'C'
+"""
+_COMMAND_PLACES_TEXT = """
+echo_W cat_<<E%W%E cat_<<'E'%W%E cat_<<\\E%W%E cat_<<<_W ls_<_W x=W x=W_ls a=(W) a[W]=1 export_x=W [_-n_W_] [_W_=_a_] [[_W_]]
+[[_-n_W_]] [[_a_==_W_]] [[_a_=~_W_]] [[_W_-eq_1_]] [[_-v_W_]] [[_a_&&_W_]] case_W_in_x)_ls;;_esac case_x_in_W)_ls;;_esac
+case_x_in_x)_C;;_esac for_i_in_W;_do_ls;_done for_i_in_a;_do_C;_done for_((i=W;i<1;i++));_do_ls;_done ((W)) if_C;_then_ls;_fi
+if_ls;_then_C;_fi while_C;_do_break;_done C_&&_ls ls_&&_C false_||_C ls;_C ls_&_C ls_|_C {_ls;_C;_} (ls;_C) !_C time_C eval_Q
+bash_-c_Q sh_-c_Q printf_W printf_%%s_W read_W echo_W_#_C #_C% ls_#_C%C echo_'C' echo_"C" echo_a_|_xargs_C
+find_._-maxdepth_0_-exec_C_\\; find_._-maxdepth_0_-exec_sh_-c_Q_\\; timeout_5_C env_C nice_C command_C exec_C trap_Q_EXIT
+alias_ls=Q%ls declare_x=W unset_W type_W ls_<(C) ls_>_>(C) $(C) cat_<<E;_C%x%E cat_<<E%x%E%C git_log_W
+"""
 _PROGRAMS = _PROGRAMS_TEXT.split()
 _LONG_OPTIONS = _LONG_OPTIONS_TEXT.split()
 _AWK = _AWK_TEXT.split()
 _SED = _SED_TEXT.split()
 _WORDS = _WORDS_TEXT.split()
+_WORD_PLACES = [text.replace("_", " ") for text in _WORD_PLACES_TEXT.split()]
+_COMMAND_PLACES = [
+    text.replace("_", " ").replace("%%", "\0").replace("%", "\n").replace("\0", "%")
+    for text in _COMMAND_PLACES_TEXT.split()
+]
 _SIMPLE = (
     """
 cat_W;cat_W_W;head_W;wc_-l_W;find_v_W_W;find_W_-name_W;find_W_-type_f;sort_W_W;uniq_W_W;grep_-r_x_W;grep_x_W;echo_W_W;xargs_cat_W_<_a
@@ -97,6 +117,20 @@ class HostileCommands:
         first, second = self.script(depth - 1), self.script(depth - 1)
         shape = self._random.choice(_SHAPES).replace("_", " ").replace("PIPE", "|")
         return self._fill(shape.format(first, second))
+
+    def nested(self, depth: int = 3) -> str:
+        """A command in one of the places where bash may run it: `C` is a command, `W` a word, `Q` a quoted command."""
+        if depth <= 0 or self._random.random() < 0.15:
+            return self._random.choice(["touch out", "ls", "echo a", "to''uch out", "x=1 touch out"])
+        return self._nest(self._random.choice(_COMMAND_PLACES), depth - 1)
+
+    def _nest(self, template: str, depth: int) -> str:
+        makers = {
+            "C": lambda: self.nested(depth),
+            "Q": lambda: shlex.quote(self.nested(depth)),
+            "W": lambda: self._nest(self._random.choice(_WORD_PLACES), depth - 1) if depth > 0 else "$(touch out)",
+        }
+        return "".join(makers[letter]() if letter in makers else letter for letter in template)
 
     def _simple(self) -> str:
         text = self._fill(self._random.choice(_SIMPLE).replace("_", " "))

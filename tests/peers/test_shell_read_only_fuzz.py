@@ -26,7 +26,7 @@ from wieldy.shell.sandbox.sandbox import choose_wrapper
 pytestmark = pytest.mark.peer
 SEED = int(os.environ.get("WIELDY_FUZZ_SEED", "0"))
 # At least 2 000 together.
-COUNTS = {"options": 450, "awk": 450, "sed": 300, "script": 850}
+COUNTS = {"options": 450, "awk": 450, "sed": 300, "script": 850, "nested": 400}
 MAX_TRIES = 60_000
 PORT = 9418
 # They wait, or their output depends on the machine; what they do is no matter of files.
