@@ -416,3 +416,17 @@ def test_predictions_that_cannot_be_written_are_told_and_written_by_the_same_com
     code, _, err = batch.run()
     assert (code, "0 of 2 attempts to run" in err) == (0, True), err
     assert len((batch.out / "preds.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_worker_that_cannot_be_started_is_one_line_that_says_what_to_do(batch):
+    batch.write_tasks(2, model=batch.noting_script(1))
+    batch.run("--only", "t0")
+    (batch.out / "logs").touch()
+    code, _, err = batch.run()
+    assert code == 1
+    assert err.splitlines()[-1].startswith("wieldy: no worker can be started: ")
+    assert "the same command goes on" in err
+    assert "Traceback" not in err
+    (batch.out / "logs").unlink()
+    assert batch.run()[0] == 0
+    assert len(batch.notes()) == 2

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -23,7 +23,7 @@ from wieldy.batch.endings import Verdict, judge, needs_check
 from wieldy.batch.isolation import Isolation, SourceCache, WorkingCopy, make_copy
 from wieldy.batch.rates import GatedProvider, RateGate, rate_key
 from wieldy.batch.results import MAX_TEXT_CHARS, AttemptResult, TaskCheck
-from wieldy.batch.store import RESULT_NAME, write_durably
+from wieldy.batch.store import PATCH_NAME, RESULT_NAME, write_durably
 from wieldy.batch.tasks import Task
 from wieldy.core.errors import WieldyError
 from wieldy.core.events import (
@@ -48,7 +48,6 @@ from wieldy.working_copies.patches import PatchRecorder, write_patch
 
 SETUP_LOG = "setup.log"
 CHECK_LOG = "check.log"
-PATCH = "patch.diff"
 TRAJECTORY = "trajectory.json"
 
 
@@ -87,6 +86,9 @@ class AttemptProgress(Struct, frozen=True, omit_defaults=True):
     cost: float = 0.0
 
 
+Report: TypeAlias = Callable[[AttemptProgress], None]
+
+
 class AttemptFailure(WieldyError):
     """An attempt cannot be made; `verdict` says why."""
 
@@ -101,9 +103,6 @@ class AttemptHost(Struct, frozen=True):
     gate: RateGate
     commands: CommandRunner
     run_inside: Callable[[Job, Report], Any]
-
-
-Report = Callable[[AttemptProgress], None]
 
 
 class Attempt:
@@ -190,7 +189,7 @@ class Attempt:
             check = await self._command(task.check, copy, env, CHECK_LOG)
         patch_bytes = None
         if not patch_note:
-            patch_bytes, patch_note = await in_thread(write_patch, recorder, self._folder / PATCH)
+            patch_bytes, patch_note = await in_thread(write_patch, recorder, self._folder / PATCH_NAME)
         verdict = judge(end, limit, check, denied=bool(self._totals.denials))
         result = self._result(verdict, end)
         return replace(

@@ -9,12 +9,7 @@ from msgspec import Struct
 from wieldy.batch.results import Ending, TaskCheck
 from wieldy.core.events import RunEnded
 
-LIMITS: Mapping[str, str] = {
-    "max_turns": "max_turns",
-    "max_cost": "max_cost",
-    "max_tokens": "max_tokens",
-    "looping": "looping",
-}
+LIMITS = frozenset({"max_turns", "max_cost", "max_tokens", "looping"})
 # Kind of a provider's failure → our class, and the class that Harbor has for it.
 ERROR_CLASSES: Mapping[str, tuple[str, str]] = {
     "rate": ("rate_limit", "ApiRateLimitError"),
@@ -52,7 +47,7 @@ def needs_check(end: RunEnded, limit: str) -> bool:
 
 def judge(end: RunEnded, limit: str, check: TaskCheck | None, *, denied: bool) -> Verdict:
     """The ending of a run. `limit` is the clock that stopped it, `denied` whether a call was not permitted."""
-    limit = limit or LIMITS.get(end.why, "") or ("context" if end.failure in CONTEXT_KINDS else "")
+    limit = limit or (end.why if end.why in LIMITS else "") or ("context" if end.failure in CONTEXT_KINDS else "")
     if end.why == "refusal":
         return Verdict("refused", end.detail)
     if not limit and end.why != "done":

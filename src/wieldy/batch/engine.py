@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-from wieldy.batch.attempt import AttemptProgress, Job
+from wieldy.batch.attempt import Job, Report
 from wieldy.batch.processes import WorkerProcess
 from wieldy.batch.rates import RateGate
 from wieldy.batch.results import AttemptResult
+from wieldy.core.errors import WieldyError
 
-Report: TypeAlias = Callable[[AttemptProgress], None]
+
+class EngineError(WieldyError):
+    """Nothing can be run; the message is one line."""
 
 
 class Engine(Protocol):
@@ -79,4 +81,11 @@ class LocalEngine:
 
     async def _start_worker(self) -> WorkerProcess:
         self._count += 1
-        return await WorkerProcess.start(self._work, self._gate, log=self._logs / f"worker-{self._count}.log")
+        try:
+            return await WorkerProcess.start(self._work, self._gate, log=self._logs / f"worker-{self._count}.log")
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            raise EngineError(
+                f"no worker can be started: {where}{error.strerror or error}. What is finished is kept; "
+                "when that is mended, the same command goes on"
+            ) from None

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from wieldy.batch.attempt import AttemptProgress, Job
+from wieldy.batch.attempt import Job, Report
 from wieldy.batch.channel import (
     CancelJob,
     Channel,
@@ -45,7 +45,7 @@ class WorkerProcess:
         self._channel = channel
         self._gate = gate
         self._log = log
-        self._jobs: dict[str, tuple[asyncio.Future[AttemptResult], Callable[[AttemptProgress], None]]] = {}
+        self._jobs: dict[str, tuple[asyncio.Future[AttemptResult], Report]] = {}
         self._grants: set[asyncio.Task[None]] = set()
         self.is_lost = False
         self._reading = asyncio.get_running_loop().create_task(self._read())
@@ -60,10 +60,10 @@ class WorkerProcess:
         wrap: Callable[[list[str]], list[str]] = lambda command: command,
     ) -> WorkerProcess:
         """Start a worker; `wrap` turns its command into one that prepares what it runs in."""
-        ours, theirs = socket.socketpair()
-        command = wrap([sys.executable, "-m", "wieldy.batch.worker", str(theirs.fileno()), str(work)])
         log.parent.mkdir(parents=True, exist_ok=True)
         output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        ours, theirs = socket.socketpair()
+        command = wrap([sys.executable, "-m", "wieldy.batch.worker", str(theirs.fileno()), str(work)])
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
@@ -73,6 +73,9 @@ class WorkerProcess:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
+        except OSError:
+            ours.close()
+            raise
         finally:
             os.close(output)
             theirs.close()
@@ -82,7 +85,7 @@ class WorkerProcess:
     def load(self) -> int:
         return len(self._jobs)
 
-    async def run(self, job: Job, report: Callable[[AttemptProgress], None]) -> AttemptResult:
+    async def run(self, job: Job, report: Report) -> AttemptResult:
         """Have an attempt made. Raises `WorkerLost` when the worker dies; when this is cancelled the attempt is given up."""
         if self.is_lost:
             raise WorkerLost(self._describe_loss())

@@ -24,11 +24,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from wieldy.batch.attempt import Attempt, AttemptFailure, AttemptHost, AttemptProgress, Job, Report
-from wieldy.batch.endings import Verdict
+from wieldy.batch.attempt import AttemptProgress, Job, Report
 from wieldy.batch.identity import digest
-from wieldy.batch.processes import WorkerLost, WorkerProcess
-from wieldy.batch.rates import RateGate, RateLimiter, RateReport
+from wieldy.batch.processes import WorkerLost
+from wieldy.batch.rates import RateLimiter, RateReport
 from wieldy.batch.results import AttemptResult
 from wieldy.core.errors import WieldyError
 from wieldy.core.threads import in_thread
@@ -249,18 +248,15 @@ class ClusterWorker:
     """A worker on a node of the cluster: many attempts on one event loop."""
 
     def __init__(self, gate: str, work: str, token: str, env: Mapping[str, str]) -> None:
-        from wieldy.batch.commands import CommandRunner
+        from wieldy.batch.worker import AttemptRunner
 
         os.environ.update(env)
         base = Path(work) if work else Path(tempfile.gettempdir()) / f"wieldy-batch-{os.getuid()}"
         self._work = base / digest(os.path.dirname(token))
         self._is_shared = os.path.exists(token)
-        self._gate: RateGate = ClusterGate(gate)
         self._work.mkdir(parents=True, exist_ok=True)
-        self._commands = CommandRunner(self._work / "commands" / str(os.getpid()))
-        self._host = AttemptHost(self._gate, self._commands, self._run_inside)
+        self._runner = AttemptRunner(self._work, ClusterGate(gate))
         self._progress: dict[str, bytes] = {}
-        self._tasks: dict[str, asyncio.Task[AttemptResult]] = {}
 
     async def run(self, data: bytes) -> tuple[bytes, bytes | None]:
         """Make an attempt; returns its result, and its files where the driver cannot see them."""
@@ -271,13 +267,11 @@ class ClusterWorker:
         def report(progress: AttemptProgress) -> None:
             self._progress[job.key] = msgspec.json.encode(progress)
 
-        task = self._tasks[job.key] = asyncio.get_running_loop().create_task(Attempt(job, self._host, report).run())
         try:
-            result = await task
+            result = await self._runner.start(job, report)
             files = None if self._is_shared else await in_thread(pack, Path(job.folder))
             return msgspec.json.encode(result), files
         finally:
-            del self._tasks[job.key]
             self._progress.pop(job.key, None)
             if not self._is_shared:
                 await in_thread(shutil.rmtree, job.folder, ignore_errors=True)
@@ -286,29 +280,10 @@ class ClusterWorker:
         return dict(self._progress)
 
     async def cancel(self, key: str) -> None:
-        if (task := self._tasks.get(key)) is not None:
-            task.cancel()
+        self._runner.cancel(key)
 
     async def close(self) -> None:
-        """Give up what is under way, and end every process."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        await self._commands.aclose()
-
-    async def _run_inside(self, job: Job, report: Report) -> AttemptResult:
-        assert job.copy is not None
-        assert job.copy.overlay is not None
-        log = Path(job.folder) / "worker.log"
-        process = await WorkerProcess.start(self._work, self._gate, log=log, wrap=job.copy.overlay.command)
-        try:
-            return await process.run(job, report)
-        except WorkerLost as lost:
-            raise AttemptFailure(Verdict("crashed", str(lost))) from None
-        finally:
-            await process.aclose()
+        await self._runner.aclose()
 
 
 def _worker_actor(ray: Any) -> Any:

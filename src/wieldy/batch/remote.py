@@ -277,34 +277,24 @@ class RemoteStore(ResultStore):
     def location(self) -> str:
         return self._run.location
 
-    def open(self) -> None:
-        """Lock the spool, and upload what a killed driver left in it. Raises `StoreError`."""
-        super().open()
-        try:
-            self._check_bucket()
-            spools = self._known = read_spools(self._bucket)
-            spooled = list(RunFolder(self.path).results())
-            self._spool_id = self._read_spool_id()
-            if len(spooled) < max(
-                spools.get(self._spool_id, ()), default=0
-            ):  # it has lost some: their numbers are taken
-                self._spool_id = self._make_spool_id()
-            own = spools.setdefault(self._spool_id, {})
-            for number, result in enumerate(spooled, 1):
-                if number not in own:
-                    self._upload(number, result)
-                own[number] = result
-            self._next = len(spooled) + 1
-            if spooled:
-                self._write_whole()
-            for result in self.results():
-                self._note_attempt(result)
-        except OSError as error:
-            self.close()
-            raise self._error(error) from None
-        except StoreError:
-            self.close()
-            raise
+    def _load(self) -> None:
+        """Upload what a killed driver left in the spool."""
+        self._check_bucket()
+        spools = self._known = read_spools(self._bucket)
+        spooled = list(RunFolder(self.path).results())
+        self._spool_id = self._read_spool_id()
+        if len(spooled) < max(spools.get(self._spool_id, ()), default=0):  # it has lost some: their numbers are taken
+            self._spool_id = self._make_spool_id()
+        own = spools.setdefault(self._spool_id, {})
+        for number, result in enumerate(spooled, 1):
+            if number not in own:
+                self._upload(number, result)
+            own[number] = result
+        self._next = len(spooled) + 1
+        if spooled:
+            self._write_whole()
+        for result in self.results():
+            self._note_attempt(result)
 
     def _prepare_folder(self) -> None:
         self.path.mkdir(parents=True, exist_ok=True)  # below the folder for copies, where nothing else is
@@ -357,18 +347,8 @@ class RemoteStore(ResultStore):
         with contextlib.suppress(StoreError):
             self._bucket.write(self.progress_name, msgspec.json.encode(state), retry=False)
 
-    def new_attempt_folder(self, task_id: str) -> tuple[int, Path]:
-        folder = self.task_folder(task_id)
-        number = self._attempts.get(task_id, 0)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            while True:
-                number += 1
-                with contextlib.suppress(FileExistsError):
-                    (folder / str(number)).mkdir()
-                    return number, folder / str(number)
-        except OSError as error:
-            raise self._error(error) from None
+    def _last_attempt(self, task_id: str) -> int:
+        return self._attempts.get(task_id, 0)
 
     def result_folder(self, folder: Path) -> str:
         return f"runs/{folder.parent.name}/{folder.name}-{self._spool_id}"

@@ -178,12 +178,16 @@ class ResultStore(RunFolder):
             if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
                 self._write(b"\n")  # a torn last line must not swallow the next result
             fsync_folder(self.path)
+            self._load()
         except OSError as error:
             self.close()
             raise self._error(error) from None
         except StoreError:
             self.close()
             raise
+
+    def _load(self) -> None:
+        """Complete an opened store. Raises `OSError` or `StoreError`."""
 
     def _prepare_folder(self) -> None:
         if self.path.is_dir() and not (self.path / RUN_NAME).exists():
@@ -289,9 +293,13 @@ class ResultStore(RunFolder):
     def new_attempt_folder(self, task_id: str) -> tuple[int, Path]:
         """Create the folder of the next attempt at a task; returns its number too. Raises `StoreError`."""
         try:
-            return make_attempt_folder(self.task_folder(task_id))
+            return make_attempt_folder(self.task_folder(task_id), self._last_attempt(task_id))
         except OSError as error:
             raise self._error(error) from None
+
+    def _last_attempt(self, task_id: str) -> int:
+        """The number of an attempt whose folder may be gone; 0 where folders stay."""
+        return 0
 
     def result_folder(self, folder: Path) -> str:
         """The name that a result has for the folder of its attempt."""
@@ -374,10 +382,10 @@ def decode_result(line: bytes) -> AttemptResult | None:
         return None
 
 
-def make_attempt_folder(task_folder: Path) -> tuple[int, Path]:
-    """Create the folder of the next attempt. Raises `OSError`."""
+def make_attempt_folder(task_folder: Path, after: int = 0) -> tuple[int, Path]:
+    """Create the folder of the next attempt, with a number above `after`. Raises `OSError`."""
     task_folder.mkdir(parents=True, exist_ok=True)
-    number = max(_attempt_numbers(task_folder), default=0)
+    number = max(after, *_attempt_numbers(task_folder), 0)
     while True:
         number += 1
         with contextlib.suppress(FileExistsError):

@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from wieldy.batch.channel import (
 from wieldy.batch.commands import CommandRunner
 from wieldy.batch.endings import Verdict
 from wieldy.batch.processes import WorkerLost, WorkerProcess
-from wieldy.batch.rates import RateReport
+from wieldy.batch.rates import RateGate, RateReport
 from wieldy.batch.results import AttemptResult
 
 
@@ -59,27 +60,29 @@ class RemoteGate:
         self._channel.send(RateReported(key, report))
 
 
-class Worker:
-    """Makes the attempts that the driver asks for, until the driver is gone."""
+class AttemptRunner:
+    """Makes attempts in this process. One in an overlay gets a process of its own inside the mount."""
 
-    def __init__(self, channel: Channel, work: Path) -> None:
-        self._channel = channel
+    def __init__(self, work: Path, gate: RateGate) -> None:
         self._work = work
-        self._gate = RemoteGate(channel)
+        self._gate = gate
         self._commands = CommandRunner(work / "commands" / str(os.getpid()))
-        self._host = AttemptHost(self._gate, self._commands, self._run_inside)
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._host = AttemptHost(gate, self._commands, self._run_inside)
+        self._tasks: dict[str, asyncio.Task[AttemptResult]] = {}
 
-    async def run(self) -> None:
-        async for message in self._channel.messages():
-            match message:
-                case StartJob(job):
-                    self._tasks[job.key] = asyncio.get_running_loop().create_task(self._run_job(job))
-                case CancelJob(key):
-                    if (task := self._tasks.get(key)) is not None:
-                        task.cancel()
-                case RateGranted(number):
-                    self._gate.grant(number)
+    def start(self, job: Job, report: Report) -> asyncio.Task[AttemptResult]:
+        task = asyncio.get_running_loop().create_task(Attempt(job, self._host, report).run())
+        self._tasks[job.key] = task
+        task.add_done_callback(lambda _: self._tasks.pop(job.key))
+        return task
+
+    def cancel(self, key: str) -> None:
+        """Give an attempt up; nothing happens if it has ended."""
+        if (task := self._tasks.get(key)) is not None:
+            task.cancel()
+
+    async def aclose(self) -> None:
+        """Give up what is under way, and end every process."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -87,30 +90,43 @@ class Worker:
             await asyncio.wait(tasks)
         await self._commands.aclose()
 
-    async def _run_job(self, job: Job) -> None:
-        def report(progress: AttemptProgress) -> None:
-            self._channel.send(JobProgress(job.key, progress))
-
-        try:
-            result = await Attempt(job, self._host, report).run()
-            self._channel.send(JobEnded(job.key, result))
-            await self._channel.drain()
-        finally:
-            del self._tasks[job.key]
-
     async def _run_inside(self, job: Job, report: Report) -> AttemptResult:
         """Run a job in a process inside its overlay, so that every tool sees the same tree."""
         assert job.copy is not None
         assert job.copy.overlay is not None
-        process = await WorkerProcess.start(
-            self._work, self._gate, log=Path(job.folder) / "worker.log", wrap=job.copy.overlay.command
-        )
+        log = Path(job.folder) / "worker.log"
+        process = await WorkerProcess.start(self._work, self._gate, log=log, wrap=job.copy.overlay.command)
         try:
             return await process.run(job, report)
         except WorkerLost as lost:
             raise AttemptFailure(Verdict("crashed", str(lost))) from None
         finally:
             await process.aclose()
+
+
+async def serve_driver(channel: Channel, work: Path) -> None:
+    """Make the attempts that the driver asks for, until the driver is gone."""
+    gate = RemoteGate(channel)
+    runner = AttemptRunner(work, gate)
+    async for message in channel.messages():
+        match message:
+            case StartJob(job):
+                report = partial(_send_progress, channel, job.key)
+                runner.start(job, report).add_done_callback(partial(_send_result, channel, job.key))
+            case CancelJob(key):
+                runner.cancel(key)
+            case RateGranted(number):
+                gate.grant(number)
+    await runner.aclose()
+
+
+def _send_progress(channel: Channel, key: str, progress: AttemptProgress) -> None:
+    channel.send(JobProgress(key, progress))
+
+
+def _send_result(channel: Channel, key: str, task: asyncio.Task[AttemptResult]) -> None:
+    if not task.cancelled():
+        channel.send(JobEnded(key, task.result()))
 
 
 def main(arguments: list[str]) -> int:
@@ -121,13 +137,12 @@ def main(arguments: list[str]) -> int:
 
     async def run() -> None:
         channel = await Channel.open(socket.socket(fileno=descriptor))
-        worker = Worker(channel, work)
         loop = asyncio.get_running_loop()
         task: asyncio.Task[Any] | None = asyncio.current_task()
         assert task is not None
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
         with suppress(asyncio.CancelledError):
-            await worker.run()
+            await serve_driver(channel, work)
         await channel.aclose()
 
     asyncio.run(run())
