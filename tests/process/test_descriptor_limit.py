@@ -37,14 +37,39 @@ asyncio.run(main())
 """
 
 
-def test_sixty_sessions_under_a_hard_limit_of_256_descriptors_all_finish(tmp_path: Path):
+IDLE_SCRIPT = """
+import asyncio, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+from wieldy import Script, Session
+
+def write(name):
+    return [{"call": "Write", "input": {"file_path": name, "content": "x"}}]
+
+async def work(number, barrier):
+    model = Script([write(f"a{number}"), [{"text": "x"}], write(f"b{number}"), [{"text": "x"}]])
+    async with Session(sys.argv[1], model=model, settings={}, mode="acceptEdits") as session:
+        for _ in range(2):
+            await session.ask("go")
+            await barrier.wait()
+
+async def main():
+    barrier = asyncio.Barrier(100)
+    await asyncio.gather(*(work(number, barrier) for number in range(100)))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("script", "files"), [(SCRIPT, 60), (IDLE_SCRIPT, 200)])
+def test_many_sessions_under_a_hard_limit_of_256_descriptors_all_finish(tmp_path: Path, script: str, files: int):
+    """Sixty that run commands at the same time, and a hundred that are open and mostly idle."""
     (tmp_path / "project").mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path / "project")],
+        [sys.executable, "-c", script, str(tmp_path / "project")],
         env={**os.environ, "WIELDY_HOME": str(tmp_path / "home")},
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    assert len(list((tmp_path / "project").iterdir())) == 60
+    assert len(list((tmp_path / "project").iterdir())) == files

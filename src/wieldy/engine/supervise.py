@@ -6,16 +6,19 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
 
 from wieldy.core.abort import Abort
 from wieldy.core.errors import WieldyError
 from wieldy.core.logs import log
+from wieldy.core.threads import in_thread
 
 T = TypeVar("T")
 
@@ -172,8 +175,9 @@ SPARE = 64
 """Descriptors that are never planned for: logs, locks, connections."""
 PER_CALL = 10
 """What a call may open: a pipe or two, a pidfd, the files it works on."""
-SETTLE_SECONDS = 0.25
-"""How long after its start a call may still be opening them."""
+SETTLE_SECONDS = 2.0
+"""How long after its start a call may still be opening them, on a busy machine."""
+POLL_SECONDS = 0.25
 MAX_WAIT = 30.0
 
 
@@ -195,29 +199,39 @@ def raise_descriptor_limit() -> int:
     return wanted
 
 
+class IdleDescriptors(Protocol):
+    """Something that keeps descriptors open only to be faster the next time."""
+
+    def release_if_idle(self) -> None:
+        """Close them unless they are in use."""
+        ...
+
+
 class DescriptorGate:
     """Holds back calls while this process is short of descriptors, but never for good: others may hold them all."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._running = 0
-        self._recent: deque[float] = deque()
+        self._started: dict[object, float] = {}  # when the running calls began
         self._waiters: deque[asyncio.Future[None]] = deque()
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[None]:
         """Wait until a call can have what it needs. With no other call running there is nothing to wait for."""
         deadline = time.monotonic() + MAX_WAIT
-        while self._running and self._is_short() and time.monotonic() < deadline:
+        while self._is_short():
+            await in_thread(release_idle_descriptors)
+            if not self._started or not self._is_short() or time.monotonic() > deadline:
+                break
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
-            await asyncio.wait((waiter,), timeout=SETTLE_SECONDS)
-        self._recent.append(time.monotonic())
-        self._running += 1
+            await asyncio.wait((waiter,), timeout=POLL_SECONDS)
+        token = object()
+        self._started[token] = time.monotonic()
         try:
             yield
         finally:
-            self._running -= 1
+            del self._started[token]
             if self._waiters:
                 waiter = self._waiters.popleft()
                 # Sessions in other threads have loops of their own.
@@ -225,9 +239,27 @@ class DescriptorGate:
                     waiter.get_loop().call_soon_threadsafe(_wake, waiter)
 
     def _is_short(self) -> bool:
-        while self._recent and self._recent[0] < time.monotonic() - SETTLE_SECONDS:
-            self._recent.popleft()
-        return open_descriptors() + PER_CALL * (len(self._recent) + 1) + SPARE > self._limit
+        settled = time.monotonic() - SETTLE_SECONDS
+        opening = sum(started > settled for started in list(self._started.values()))
+        return open_descriptors() + PER_CALL * (opening + 1) + SPARE > self._limit
+
+
+_idle_descriptors: WeakSet[IdleDescriptors] = WeakSet()
+_idle_lock = threading.Lock()
+
+
+def add_idle_descriptors(holder: IdleDescriptors) -> None:
+    """Have something close its idle descriptors when this process is short of them."""
+    with _idle_lock:
+        _idle_descriptors.add(holder)
+
+
+def release_idle_descriptors() -> None:
+    """Close what is open only for speed. Blocking."""
+    with _idle_lock:
+        holders = list(_idle_descriptors)
+    for holder in holders:
+        holder.release_if_idle()
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

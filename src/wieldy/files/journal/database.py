@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from wieldy.engine.supervise import add_idle_descriptors
 from wieldy.files.writing.disk import LOCAL_DISK, sync_folder
 
 T = TypeVar("T")
@@ -140,6 +141,7 @@ class JournalDatabase:
         self._identity: tuple[int, int] | None = None
         self._pid = 0
         self._wal = False
+        add_idle_descriptors(self)
 
     @property
     def exists(self) -> bool:
@@ -172,6 +174,14 @@ class JournalDatabase:
             if connection is not None and self._pid == os.getpid():
                 with suppress(sqlite3.Error):
                     connection.close()
+
+    def release_if_idle(self) -> None:
+        """Close the connection unless a thread uses it; it is opened again at the next use."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self.close()
+            finally:
+                self._lock.release()
 
     def _read(self, query: Callable[[sqlite3.Connection], T], begin: str) -> T:
         try:

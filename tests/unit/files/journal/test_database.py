@@ -407,9 +407,9 @@ def test_a_journal_that_reaches_the_limit_while_it_grows_refuses_the_edit_and_ca
 def busy(root: Path) -> None:
     """Edit for ever, until somebody kills us."""
     journal, path = journal_of(root), root / "a"
-    print("ready", flush=True)
     while True:
         write(journal, path, str(int(path.read_bytes()) + 1).encode())
+        print("edited", flush=True)
 
 
 def test_kills_at_random_times_leave_a_database_that_is_intact_and_undoes_everything(root: Path):
