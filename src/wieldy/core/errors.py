@@ -28,7 +28,7 @@ class ToolDefinitionError(WieldyError):
 
 
 class SettingsError(WieldyError):
-    """Settings given in code do not parse, or a rule that denies or asks cannot be read. One line for the person says where."""
+    """Settings given in code do not parse, or what forbids something cannot be read. One line for the person says where."""
 
 
 class Refusal(WieldyError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Origin: TypeAlias = Literal["built-in", "code", "user", "project"]
 
 ISOLATIONS = frozenset({"worktree"})
+RESTRICTIONS = ("tools", "disallowedTools", "permissionMode", "maxTurns", "isolation")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 MODES = frozenset({"default", "manual", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"})
 # Tools that change nothing: an agent with no others can run in parallel with anything.
@@ -120,6 +122,9 @@ def parse_definition(text: str, path: str, origin: Origin) -> AgentDefinition:
         raise FrontMatterError(2, "`description` is missing: it says when to use this agent")
     if not page.body.strip():
         raise FrontMatterError(2, "there is no text below the head: it is what the agent is told")
+    for field in fields:
+        if (meant := _misspelled(str(field))) is not None:
+            raise FrontMatterError(2, f"there is no field `{field}`; did you mean `{meant}`?")
     return AgentDefinition(
         name,
         " ".join(description.split()),
@@ -134,6 +139,15 @@ def parse_definition(text: str, path: str, origin: Origin) -> AgentDefinition:
         background=fields.get("background") is True,
         isolation=_isolation(fields.get("isolation")),
     )
+
+
+def _misspelled(field: str) -> str | None:
+    """The field that restricts an agent and that a name was probably meant to be. Other unknown fields are ignored."""
+    if field in RESTRICTIONS:
+        return None
+    names = {"allowedtools": "tools", **{name.lower(): name for name in RESTRICTIONS}}
+    folded = re.sub(r"[-_ ]", "", field).lower()
+    return next((names[near] for near in get_close_matches(folded, names, n=1, cutoff=0.75)), None)
 
 
 def _tools(value: Any) -> tuple[str, ...] | None:

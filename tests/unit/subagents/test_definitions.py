@@ -33,6 +33,23 @@ def workspace(project: Path) -> Workspace:
     return workspace
 
 
+@pytest.mark.parametrize(
+    ("head", "meant"),
+    [
+        ("disalowedTools: Bash", "disallowedTools"),
+        ("disallowed-tools: Bash", "disallowedTools"),
+        ("allowed-tools: Read", "tools"),
+        ("Tools: Read", "tools"),
+        ("permission_mode: plan", "permissionMode"),
+        ("maxturns: 3", "maxTurns"),
+        ("isolate: worktree", "isolation"),
+    ],
+)
+def test_a_restriction_with_a_misspelled_name_is_an_error(head: str, meant: str) -> None:
+    with pytest.raises(FrontMatterError, match=f"did you mean `{meant}`"):
+        read(head)
+
+
 def test_every_field_is_read() -> None:
     found = read(
         "tools: Read, Grep,Task\ndisallowedTools: [Bash, mcp__*]\nmodel: haiku\npermissionMode: plan\nmaxTurns: 7\n"
