@@ -25,7 +25,7 @@ from wieldy.batch.rates import GatedProvider, RateGate, rate_key
 from wieldy.batch.results import MAX_TEXT_CHARS, AttemptResult, TaskCheck
 from wieldy.batch.store import PATCH_NAME, RESULT_NAME, write_durably
 from wieldy.batch.tasks import Task
-from wieldy.core.errors import WieldyError
+from wieldy.core.errors import MissingKey, WieldyError
 from wieldy.core.events import (
     AgentEvent,
     Event,
@@ -226,7 +226,7 @@ class Attempt:
         except WieldyError as error:
             if provider is not None:
                 await provider.aclose()
-            kind = "authentication" if "no key" in str(error) else "settings"
+            kind = "authentication" if isinstance(error, MissingKey) else "settings"
             raise AttemptFailure(_infra(kind, str(error))) from None
         async with session:
             watchdog = Watchdog(session, self._clock, task.limits.seconds, task.limits.idle_seconds)

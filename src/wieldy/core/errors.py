@@ -88,6 +88,10 @@ class SessionError(WieldyError):
     """The run ends here. The message is one line for the person."""
 
 
+class MissingKey(SessionError):
+    """The environment holds no key for the provider of a model."""
+
+
 class Deferred(WieldyError):
     """A question is to be answered later: the call does not run now. `question_id` is None for one that waits for another."""
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from wieldy.core.errors import SessionError
+from wieldy.core.errors import MissingKey, SessionError
 from wieldy.core.provider import Provider
 from wieldy.providers.model_names import configured_name
 
@@ -76,7 +76,7 @@ def pick(
     url = base_url or env.get(f"{preset.key.removesuffix('_API_KEY')}_BASE_URL") or preset.url
     token = env.get("ANTHROPIC_AUTH_TOKEN") if provider == "anthropic" else None
     if not key and not token and url == preset.url and not (url or "").startswith("http://localhost"):
-        raise SessionError(f"no key for {provider}: set {preset.key}")
+        raise MissingKey(f"no key for {provider}: set {preset.key}")
     # None lets the Messages API take its token from the environment; a server without a key of its own gets none.
     api_key = key or (None if token else "")
     return _model_class(preset, url)(rest, api_key=api_key, base_url=url, env=env, context_window=context_window)
