@@ -112,14 +112,16 @@ def _safe_prefix(words: list[str]) -> str | None:
 
 
 def for_path(effect: Reads | Writes, resolved: ResolvedPath, paths: PathResolver) -> str | None:
-    """Suggest a rule for this very file, or for its folder if it is read outside the project; none for a symlink."""
+    """Suggest a rule for this very file, or for its folder if it is read outside the project; none for a symlink or a home."""
     if len(resolved.spellings) > 1:
         return None
     path = resolved.real
-    if isinstance(effect, Reads) and not resolved.inside:
-        folder = path if paths.is_folder(path) else os.path.dirname(path)
-        if _may_be_offered(folder, paths):
-            path = folder
+    if paths.is_folder(path):
+        # A rule for a folder is one for all that is in it.
+        if not _may_be_offered(path, paths):
+            return None
+    elif isinstance(effect, Reads) and not resolved.inside and _may_be_offered(os.path.dirname(path), paths):
+        path = os.path.dirname(path)
     return _rule_for(path, effect, resolved, paths)
 
 

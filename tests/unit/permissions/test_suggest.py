@@ -212,3 +212,10 @@ def test_a_rule_for_a_program_by_its_path_is_about_the_root_folder(judge, called
     policy = judge(allow=["Bash(./build.sh:*)"])
     assert policy.decide(called("Bash", "./build.sh x")).behavior == "allow"
     assert policy.decide(called("Bash", "cd sub && ./build.sh x")).behavior == "ask"
+
+
+@pytest.mark.parametrize("command", ["ls /", "ls ~", "ls /etc", "cat /*", "find / -name x", "echo x > /opt"])
+def test_no_rule_for_a_whole_home_or_system_folder_is_offered(judge, called, command: str) -> None:
+    decision = judge().decide(called("Bash", command))
+    assert decision.behavior == "ask"
+    assert decision.suggestions == ()

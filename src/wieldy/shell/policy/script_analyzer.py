@@ -82,7 +82,10 @@ class Invocation(Struct, frozen=True):
 
     def problem(self) -> str:
         """What is not understood about the wrappers, variables and redirections around the program."""
-        names = (*(one.name for one in self.command.assignments), *self.unwrapped.variables)
+        # `IFS= read -r line` sets it for this one `read`.
+        ignored = "IFS" if self.unwrapped.program == "read" and not self.unwrapped.wrappers else ""
+        assigned = (one.name for one in self.command.assignments if one.name != ignored)
+        names = (*assigned, *self.unwrapped.variables)
         return self.unwrapped.problem or influential_variable(names) or self.redirects.why
 
 

@@ -273,6 +273,7 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
     "seq": ProgramSpec("-w -f: -s: --format= --separator= --equal-width --help --version -#", "text"),
     "sleep": ProgramSpec("--help --version", "text"),
     "expr": ProgramSpec("--help --version", "text"),
+    "bc": ProgramSpec("-lqsw --mathlib --quiet --standard --warn --help --version", "files", exact=True),
     "factor": ProgramSpec("--help --version -h", "text"),
     "which": ProgramSpec("-as --all --skip-alias --skip-functions --tty-only --version", "text"),
     "whereis": ProgramSpec("-bmslu", "text"),
