@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from wieldy.shell.policy.catastrophic import Danger
     from wieldy.shell.policy.command_part import CommandPart
 
-# These run whatever they are given, so that only a rule for the exact command may allow them.
-RUNS_ANYTHING = frozenset({"watch", "setsid", "ionice", "flock"})
 RESTRICTING: tuple[Behavior, ...] = ("deny", "ask")
 GIT_OPTIONS_WITH_VALUE = frozenset(
     {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env", "--super-prefix"}
@@ -198,11 +196,11 @@ class CommandPolicy:
         """Find an allow rule for a text of the part: without harmless wrappers too, but never without one that runs anything."""
         if not self._may_have_rule(part):
             return None
-        texts = part.allow_texts[:1] if _needs_exact_rule(part) or _takes_more_words(part) else part.allow_texts
+        texts = part.allow_texts[:1] if part.exact_rule or _takes_more_words(part) else part.allow_texts
         return next((rule for text in texts if (rule := self._rules.naming(text, "allow")) is not None), None)
 
     def _pattern_rule(self, part: CommandPart, covering: Mapping[str, Sequence[Rule]]) -> Rule | None:
-        if _needs_exact_rule(part) or not self._may_have_rule(part):
+        if part.exact_rule or not self._may_have_rule(part):
             return None
         for index, text in enumerate(part.allow_texts):
             for rule in covering[text]:
@@ -235,21 +233,17 @@ def _is_open_ended(rule: Rule) -> bool:
     return specifier.endswith("*") and not specifier.endswith("\\*")
 
 
-def _needs_exact_rule(part: CommandPart) -> bool:
-    return part.exact_rule or not RUNS_ANYTHING.isdisjoint(part.wrappers)
-
-
 def _suggest_rule(part: CommandPart) -> str | None:
     if not part.allow_texts:
         return None
     if not part.argv:
         # PATH and the like decide what every later command is.
         return None if part.code_variable else suggest.for_command(None, part.allow_texts[0], exact=True)
-    suggestion = suggest.for_command(part.program, part.allow_texts[-1], exact=_needs_exact_rule(part))
+    suggestion = suggest.for_command(part.program, part.allow_texts[-1], exact=part.exact_rule)
     if suggestion is not None and escalating_option(part, suggestion) is not None:
         # A rule with a wildcard would not cover it.
         return suggest.for_command(part.program, part.allow_texts[0], exact=True)
-    if _needs_exact_rule(part) or (_takes_more_words(part) and not (suggestion or "").endswith("*)")):
+    if part.exact_rule or (_takes_more_words(part) and not (suggestion or "").endswith("*)")):
         return suggest.for_command(part.program, part.allow_texts[0], exact=True)
     return suggestion
 

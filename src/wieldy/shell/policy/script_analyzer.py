@@ -32,8 +32,8 @@ from wieldy.shell.policy.wrappers import SHELLS, UnwrappedCommand, fill_placehol
 MAX_NESTED_SHELLS = 6
 MAX_LOOP_VALUES = 16
 MAX_UNROLLED_WORK = 350
-# These run whatever they are given, so that only a rule for the exact command may allow them.
 _BLANK = re.compile(r"[\s\\]")
+# These run whatever they are given, so that only a rule for the exact command may allow them.
 _EXACT_RULE_WRAPPERS = frozenset({"watch", "setsid", "ionice", "flock"})
 _SAME_SHELL_WRAPPERS = frozenset({"command", "builtin"})
 _UNKNOWN_CWD_AFTER = frozenset({"pushd", "popd", "source", "."})
