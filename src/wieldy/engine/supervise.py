@@ -178,6 +178,8 @@ PER_CALL = 10
 SETTLE_SECONDS = 2.0
 """How long after its start a call may still be opening them, on a busy machine."""
 POLL_SECONDS = 0.25
+FEW_HOLDERS = 8
+"""So many idle descriptors are not worth closing."""
 MAX_WAIT = 30.0
 
 
@@ -219,7 +221,8 @@ class DescriptorGate:
     async def call(self) -> AsyncIterator[None]:
         """Wait until a call can have what it needs. With no other call running there is nothing to wait for."""
         deadline = time.monotonic() + MAX_WAIT
-        while self._is_short():
+        # Counting takes as long as a small call: a program with one session does without.
+        while (self._started or len(_idle_descriptors) > FEW_HOLDERS) and self._is_short():
             await in_thread(release_idle_descriptors)
             if not self._started or not self._is_short() or time.monotonic() > deadline:
                 break
