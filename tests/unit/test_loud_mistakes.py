@@ -45,7 +45,7 @@ async def deploy() -> str:
         ({"permissions": {"deni": ["Bash"]}}, "did you mean `permissions.deny`"),
         ({"permisions": {"deny": ["Bash"]}}, "did you mean `permissions`"),
         ({"permissions": {"deny": ["Bash("]}}, "deny rule cannot be used"),
-        ({"permissions": {"allow": ["Bash("]}}, "allow rule left out"),
+        ({"permissions": {"allow": ["Bash("]}}, "allow rule cannot be used"),
         ({"permissions": {"deny": "Bash"}}, "must be a list of strings"),
         ({"permissions": {"defaultMode": "plann"}}, "did you mean `plan`"),
         ({"bash": {"timeoutMs": "3"}}, "must be an integer"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
+from functools import cached_property
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
 from typing import Any, TypeAlias
 
@@ -61,7 +63,7 @@ class JsonMember(Struct, frozen=True):
     node: JsonNode
 
 
-class JsonDocument(Struct, frozen=True):
+class JsonDocument(Struct, frozen=True, dict=True):
     """A parsed text. `duplicates` are the names that occur again in the same object, each with its line."""
 
     text: str
@@ -90,7 +92,12 @@ class JsonDocument(Struct, frozen=True):
     def line(self, path: JsonPath) -> int | None:
         """The line a value begins on, counted from 1."""
         node = self.node(path)
-        return None if node is None else self.text.count("\n", 0, node.start) + 1
+        return None if node is None else bisect_left(self._newlines, node.start) + 1
+
+    @cached_property
+    def _newlines(self) -> list[int]:
+        """Where the lines end: a file with thousands of rules is asked for as many lines."""
+        return [match.start() for match in re.finditer("\n", self.text)]
 
 
 def parse_json(text: str, *, relaxed: bool = False, depth: int = MAX_DEPTH) -> JsonDocument:

@@ -379,7 +379,7 @@ def _parse_rules(
                 )
             except RuleError as error:
                 is_fatal = behavior != "allow"
-                text = f"{behavior} rule {'cannot be used' if is_fatal else 'left out'}: {error}"
+                text = f"{behavior} rule cannot be used: {error}"
                 problems.append(SettingsProblem(text, origin.file, origin.line, fatal=is_fatal, lost=True))
                 continue
             if rule.warning:

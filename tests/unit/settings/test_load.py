@@ -50,7 +50,7 @@ def test_one_bad_rule_is_left_out_alone_with_a_word_about_it(project, rule_texts
     assert rule_texts(settings)["allow"] == ["Bash(ls)"]
     problems = [str(problem) for problem in settings.warnings]
     name = project.file("user")
-    assert any(line.startswith(f"{name}:2: allow rule left out") for line in problems)
+    assert any(line.startswith(f"{name}:2: allow rule cannot be used") for line in problems)
     assert any(line.startswith(f"{name}:4: ") for line in problems)
     assert any(line.startswith(f"{name}:5: ") and "Edit(x)" in line for line in problems)
     assert not settings.errors and settings.rules.broken is None
