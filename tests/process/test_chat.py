@@ -128,7 +128,7 @@ def test_settings_are_read_again_on_request_and_what_is_wrong_is_said(chat, proj
     (project / ".wieldy").mkdir()
     (project / ".wieldy/settings.json").write_text('{"permissions": {"deny": ["Bash(rm:*)"]}, "modle": 1}')
     screen.type("/reload")
-    screen.wait_for("read again: 1 rules, 0 hooks, 0 MCP servers")
+    screen.wait_for("read again: 1 rule, 0 hooks, 0 MCP servers")
     screen.wait_for("modle")
     screen.wait_for(">")
     (project / ".wieldy/settings.json").write_text("{ broken")
@@ -180,6 +180,29 @@ def test_an_edit_is_shown_as_a_diff_and_can_be_undone(chat, project):
     screen.type("/undo")
     screen.wait_for("took back")
     assert (project / "b.txt").read_text() == "hello\nworld\n"
+
+
+def test_a_typed_prompt_stands_on_the_screen_once(chat, project):
+    (project / ".wieldy/commands").mkdir(parents=True)
+    (project / ".wieldy/commands/review.md").write_text("Review $ARGUMENTS")
+    screen = chat(turns=[[{"text": "Good."}], [{"text": "Reviewed."}]])
+    screen.wait_for("> ")
+    screen.type("hello  ")
+    screen.wait_for("hello")
+    screen.wait_for("Good.", quietly="hello")
+    screen.wait_for("> ")
+    screen.type("/review   it ")
+    screen.wait_for("/review   it")
+    screen.wait_for("Reviewed.", quietly="/review")
+
+
+def test_a_command_that_runs_at_once_is_not_called_queued(chat):
+    screen = chat("--allowedTools", "Bash(sleep:*)", turns=[[{"call": "Bash", "input": {"command": "sleep 20"}}]])
+    screen.wait_for("> ")
+    screen.type("wait")
+    screen.wait_for("● Bash sleep 20")
+    screen.type("/cost")
+    screen.wait_for("1 answer, ", quietly="queued")
 
 
 def test_without_a_terminal_it_says_to_use_p(wieldy):

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.process.inline_terminal import InlineTerminal
 
 TOO_LONG = "/" + "x" * 300
 
@@ -94,6 +95,22 @@ def test_a_folder_that_is_gone_is_told_in_one_line(tmp_path, environment, args, 
     assert "Traceback" not in done.stderr
 
 
+def test_a_question_is_asked_in_a_folder_that_is_gone(tmp_path, project, environment):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = 'cd "$1" && rmdir "$1" && shift && exec "$0" -m wieldy "$@"'
+    argv = ["call", "Write", f"file_path={project}/made", "content=x", "--root", str(project)]
+    terminal = InlineTerminal([str(gone), *argv], tmp_path, environment, program=["sh", "-c", command, sys.executable])
+    try:
+        terminal.wait_for("[n] no")
+        assert "Write made?" in terminal.rows()
+        terminal.answer("y\r")
+        assert terminal.wait_for_exit() == 0
+    finally:
+        terminal.close()
+    assert (project / "made").read_text() == "x"
+
+
 def test_a_transcript_thread_that_cannot_start_is_told_in_one_line_and_nothing_hangs(project, environment):
     (project / "s").write_text('{"turns": [[{"text": "hello"}]]}')
     program = (
@@ -122,7 +139,8 @@ def test_a_state_folder_that_fills_up_while_a_session_runs_is_told_in_one_line(w
     turns = [[{"text": "x" * 500}, {"call": "Glob", "input": {"pattern": f"{n}*"}}] for n in range(40)]
     (project / "s").write_text(json.dumps({"turns": [*turns, [{"text": "done"}]]}))
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))  # noqa: E731
-    done = wieldy("-p", "hi", "--model", "script:s", preexec_fn=limit)
+    # Under this limit Python would leave truncated .pyc files of ours behind, for every later process.
+    done = wieldy("-p", "hi", "--model", "script:s", preexec_fn=limit, env={"PYTHONDONTWRITEBYTECODE": "1"})
     assert done.returncode == 1
     assert "cannot be resumed" in done.stderr
     assert done.stderr.count("\n") == 1

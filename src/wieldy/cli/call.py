@@ -60,7 +60,7 @@ async def _call(options: argparse.Namespace, words: list[str], stdin: str | None
     box = Toolbox(
         root=options.root,
         mode=options.mode,
-        ask=permission_callback(),
+        ask=permission_callback(options.root),
         load_settings=True,
         host=HostServices(question_handler=question_handler()),
     )

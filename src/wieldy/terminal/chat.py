@@ -19,6 +19,7 @@ from wieldy.core.state_dirs import state_home
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.providers.registry import NO_MODEL as UNSET
 from wieldy.terminal.blocks import Block, LineBlock
+from wieldy.terminal.calls import plural
 from wieldy.terminal.notifications import TurnNotifier
 from wieldy.terminal.status import Status
 from wieldy.terminal.status_command import StatusCommand
@@ -249,7 +250,7 @@ class Chat:
         self._notes.clear()
         self._unsubscribe = session.box.subscribe(self._on_event)
         if session_id is not None:
-            self.show_conversation(f"resumed {session.id}: {len(session.messages)} messages")
+            self.show_conversation(f"resumed {session.id}: {plural(len(session.messages), 'message')}")
 
     def show_conversation(self, note: str) -> None:
         """Show the conversation again, above a line that says why."""
@@ -372,7 +373,7 @@ class Chat:
 
         self.show(*start_blocks(self.session))
         if self.session.messages:
-            self.show_conversation(f"resumed {self.session.id}: {len(self.session.messages)} messages")
+            self.show_conversation(f"resumed {self.session.id}: {plural(len(self.session.messages), 'message')}")
 
     async def _find_named_prompts(self) -> None:
         """List the skills, command files and prompts of servers, for completion."""

@@ -41,7 +41,7 @@ class BlockPrinter:
         """Print the blocks that were added; `before` is called before the first of them."""
         width = _columns()
         for block in self.view.blocks[self._printed :]:
-            if self.typed is not None and block == PromptBlock(self.typed):
+            if isinstance(block, PromptBlock) and self.typed is not None and block.text.split() == self.typed.split():
                 self.typed, self._previous = None, block  # it stands on the screen already
                 continue
             for row in separated_rows(block, self._previous, width):
@@ -193,11 +193,12 @@ class PlainSession:
             elif not self._answer.done():
                 self._answer.set_result(line)
         elif line.strip():
-            if self._chat.busy:
-                write(f"queued: {line}")
-            else:
+            queued = len(self._chat.queue)
+            if not self._chat.busy:
                 self._printer.typed = line
             self._chat.submit(line)
+            if len(self._chat.queue) > queued:
+                write(f"queued: {line}")
         else:
             self.refresh()
 

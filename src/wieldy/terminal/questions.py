@@ -42,18 +42,23 @@ def is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def permission_callback() -> Ask | None:
-    """Return a callback that asks at the terminal; None without a terminal."""
-    return _ask_at_terminal if is_interactive() else None
+def permission_callback(root: str | os.PathLike[str]) -> Ask | None:
+    """Return a callback that asks at the terminal, with paths relative to `root`; None without a terminal."""
+    if not is_interactive():
+        return None
+    root = os.path.abspath(root)  # now: later the current folder may be gone
+
+    async def ask(question: Question) -> Answer:
+        tool = question.plan.tool
+        formatter = CallFormatter(lambda name: tool if name == tool.name else None, root)
+        return await ask_permission(question, read_line, formatter, in_session=False)
+
+    return ask
 
 
 def question_handler() -> QuestionHandler | None:
     """Return a handler that asks at the terminal; None without a terminal."""
     return TerminalQuestions(read_line) if is_interactive() else None
-
-
-async def _ask_at_terminal(question: Question) -> Answer:
-    return await ask_permission(question, read_line, in_session=False)
 
 
 async def read_line(prompt: str) -> str:
@@ -76,14 +81,12 @@ def _read_line(prompt: str) -> str:
 
 
 async def ask_permission(
-    question: Question, read_line: ReadLine, formatter: CallFormatter | None = None, *, in_session: bool = True
+    question: Question, read_line: ReadLine, formatter: CallFormatter, *, in_session: bool = True
 ) -> Answer:
     """Show a permission question and read until the answer is valid. Leaving the question is a no.
 
     In a session a rule can hold for that session alone, and a no is followed by the question what to do instead.
     """
-    tool = question.plan.tool
-    formatter = formatter or CallFormatter(lambda name: tool if name == tool.name else None, os.getcwd())
     inquiry = permission_inquiry(question, formatter)
     scopes = _rule_scopes(inquiry, in_session=in_session)
     console.write_error(

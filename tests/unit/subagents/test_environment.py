@@ -168,6 +168,7 @@ def test_a_terminal_shows_the_tools_of_an_agent_and_what_was_denied_to_it():
 
 @pytest.mark.asyncio
 async def test_the_question_at_a_terminal_names_the_agent(opened, capsys):
+    from wieldy.terminal.calls import CallFormatter
     from wieldy.terminal.questions import ask_permission
 
     async def no(prompt: str) -> str:
@@ -175,7 +176,8 @@ async def test_the_question_at_a_terminal_names_the_agent(opened, capsys):
 
     agent = Script().calls("Write", file_path="new.txt", content="x").says("x")
     model = Script().calls("Agent", prompt="p").says("done").sends("general", agent)
-    async with opened(model, ask=lambda question: ask_permission(question, no)) as session:
+    names = CallFormatter(lambda name: None, "/")
+    async with opened(model, ask=lambda question: ask_permission(question, no, names)) as session:
         await session.ask("go")
     assert "\nThe general agent agent_" in capsys.readouterr().err
 

@@ -269,7 +269,7 @@ async def test_tasks_are_listed_and_stopped(start: Callable[..., Any]) -> None:
 async def test_cost_and_context_say_how_much(start: Callable[..., Any]) -> None:
     chat, _ = await start(Script().says("Hello."))
     await run_line(chat, "hi")
-    assert "1 answers" in await said(chat, "/cost")
+    assert "1 answer," in await said(chat, "/cost")
     text = await said(chat, "/context")
     assert "% " in text and "system prompt" in text and "tools" in text and "your prompts" in text
 

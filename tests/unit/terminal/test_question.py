@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from wieldy import Toolbox
 from wieldy.core.decision import Answer, Question
+from wieldy.terminal.calls import CallFormatter
 from wieldy.terminal.inquiry import MAX_FIELD_CHARS
 from wieldy.terminal.questions import ask_permission
 
@@ -26,7 +27,7 @@ async def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) ->
         return "n"
 
     async def ask(question: Question) -> Answer:
-        return await ask_permission(question, no)
+        return await ask_permission(question, no, CallFormatter(box.catalog.find, tmp_path))
 
     async with Toolbox(tmp_path, settings={}, ask=ask) as box:
 
@@ -77,7 +78,7 @@ async def test_a_letter_of_another_script_is_pointed_out(shown: Any) -> None:
 
 async def test_what_would_be_written_is_shown_in_part_and_the_rest_counted(shown: Any) -> None:
     text = await shown("Write", file_path="a", content="line\n" * 10 + "x" * MAX_FIELD_CHARS)
-    assert "/a?\n  │ line\n  │ line\n" in text
+    assert "Write a?\n  │ line\n  │ line\n" in text
     assert "  │ … 50 more characters" in text
 
 
@@ -106,7 +107,7 @@ async def test_a_rule_is_remembered_where_the_person_says(
     answers: list[Answer] = []
 
     async def ask(question: Question) -> Answer:
-        answers.append(await ask_permission(question, read))
+        answers.append(await ask_permission(question, read, CallFormatter(box.catalog.find, tmp_path)))
         return Answer(False)
 
     async def read(prompt: str) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate_line
+from wieldy.terminal.calls import plural
 from wieldy.terminal.commands.command import first_sentence
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ async def mcp(chat: Chat, rest: str) -> None:
     lines = []
     for server_name, state in servers.states().items():
         server = servers.servers.get(server_name)
-        about = f"{len(server.tools)} tools" if server and state.name == "ready" else str(state)
+        about = plural(len(server.tools), "tool") if server and state.name == "ready" else str(state)
         lines.append(f"  {server_name:<18} {about}")
     if not lines:
         lines = ["  no MCP server is configured; `wieldy mcp add --help` shows how"]
@@ -122,7 +123,7 @@ async def cost(chat: Chat, rest: str) -> None:
     """`/cost`: answers, dollars and the size of the conversation."""
     conversation = chat.session.conversation
     tokens = f", {conversation.tokens:,} tokens in the context" if conversation.tokens else ""
-    chat.say(f"  {conversation.turns} answers, ${conversation.cost:.4f}{tokens}")
+    chat.say(f"  {plural(conversation.turns, 'answer')}, ${conversation.cost:.4f}{tokens}")
 
 
 async def context(chat: Chat, rest: str) -> None:
@@ -162,7 +163,8 @@ async def reload(chat: Chat, rest: str) -> None:
         chat.say("  the settings stay as they were")
         return
     servers = settings.get("mcpServers")
-    counts = f"{len(settings.rules.rules)} rules, {len(box.hooks.hooks)} hooks, {len(servers)} MCP servers"
+    numbers = {"rule": len(settings.rules.rules), "hook": len(box.hooks.hooks), "MCP server": len(servers)}
+    counts = ", ".join(plural(number, noun) for noun, number in numbers.items())
     chat.say(f"  the settings were read again: {counts}")
     for problem in (*settings.warnings, *box.hook_problems):
         chat.say(f"  {problem}")
