@@ -23,9 +23,11 @@ import pyte.graphics
 import wieldy.demo
 
 IMAGE = Path(__file__).parent / "images" / "session.svg"
-COLUMNS, LINES = 96, 30
+COLUMNS, LINES = 96, 46
 LINE, CHAR = 18, 8.43
 FRAME_SECONDS = 0.25
+POSTER_SECONDS = 2.0
+"""The finished session is shown first: it is all that a renderer without animation or a printed page shows."""
 COLORS = {
     "red": "#e06c75",
     "green": "#98c379",
@@ -77,7 +79,7 @@ def record(folder: Path) -> list[tuple[float, list[str]]]:
             if select.select([master], [], [], min(left, FRAME_SECONDS))[0]:
                 stream.feed(os.read(master, 65536))
             now = time.monotonic() - started
-            if not frames or now - frames[-1][0] >= FRAME_SECONDS:
+            if screen.display[0].strip() and (not frames or now - frames[-1][0] >= FRAME_SECONDS):
                 rows = [svg_row(screen, number).replace(str(folder), "~") for number in range(LINES)]
                 if not frames or rows != frames[-1][1]:
                     frames.append((now, rows))
@@ -91,6 +93,9 @@ def record(folder: Path) -> list[tuple[float, list[str]]]:
                 os.write(master, key.encode())
                 watch(0.04)
         watch(3.0)
+        os.write(master, b"\x04")
+        while process.poll() is None and select.select([master], [], [], 10)[0]:
+            os.read(master, 65536)
     finally:
         process.kill()
         process.wait()
@@ -130,7 +135,8 @@ def svg_row(screen: pyte.Screen, number: int) -> str:
 
 
 def animate(frames: list[tuple[float, list[str]]]) -> str:
-    """One group per frame, shown in turn; equal rows are defined once."""
+    """One group per frame, shown in turn, the last one also at the start; equal rows are defined once."""
+    frames = [(start - frames[0][0] + POSTER_SECONDS, rows) for start, rows in frames]
     total = frames[-1][0] + 5
     ids: dict[str, str] = {}
     for _, rows in frames:
@@ -142,16 +148,18 @@ def animate(frames: list[tuple[float, list[str]]]) -> str:
     for number, (start, rows) in enumerate(frames):
         end = frames[number + 1][0] if number + 1 < len(frames) else total
         begin, stop = start / total * 100, end / total * 100
+        is_last = number == len(frames) - 1
+        first = f"0%{{opacity:1}}{POSTER_SECONDS / total * 100:.2f}%{{opacity:0}}" if is_last else "0%{opacity:0}"
         style.append(
-            f"@keyframes f{number}{{0%{{opacity:0}}{begin:.2f}%{{opacity:1}}{stop:.2f}%{{opacity:0}}}}"
+            f"@keyframes f{number}{{{first}{begin:.2f}%{{opacity:1}}{stop:.2f}%{{opacity:{int(is_last)}}}}}"
             f"#f{number}{{animation:f{number} {total:.1f}s step-end infinite}}"
         )
         uses = "".join(f'<use href="#{ids[row]}" y="{28 + line * LINE}"/>' for line, row in enumerate(rows) if row)
-        groups.append(f'<g id="f{number}" opacity="{1 if number == len(frames) - 1 else 0}">{uses}</g>')
+        groups.append(f'<g id="f{number}" opacity="{int(is_last)}">{uses}</g>')
     definitions = "\n".join(f'<g id="{name}">{row}</g>' for row, name in ids.items())
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}">\n'
-        f"<style>{''.join(style)}</style>\n"
+        f"<style>{''.join(style)}@media (prefers-reduced-motion:reduce){{g{{animation:none!important}}}}</style>\n"
         f'<rect width="{width}" height="{height}" rx="8" fill="{BACKGROUND}"/>\n'
         f'<g font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="14" fill="{TEXT}">\n'
         f'<defs>\n{definitions}\n</defs>\n<g transform="translate(16 0)">\n'
