@@ -53,11 +53,14 @@ class Caret(NamedTuple):
 
 
 def rewraps_on_resize(env: Mapping[str, str] = os.environ) -> bool:
-    """Whether the terminal wraps its rows again when its width changes; xterm, GNU screen and the Linux console do not."""
-    term = env.get("TERM", "")
+    """Whether the terminal wraps its rows again when its width changes; xterm, st, GNU screen and the Linux console do not."""
     if env.get("TMUX"):
         return True
-    return not (term == "linux" or term.startswith("screen") or env.get("STY") or env.get("XTERM_VERSION"))
+    if env.get("STY") or env.get("XTERM_VERSION"):
+        return False
+    return env.get("TERM", "") not in ("linux", "st") and not env.get("TERM", "").startswith(
+        ("screen", "st-", "stterm")
+    )
 
 
 class Screen:
