@@ -76,6 +76,7 @@ def learn_key_reports() -> None:
 
 
 def _reports() -> Iterator[tuple[str, tuple[KeyName, ...]]]:
+    yield "\x1bOM", _keys(ENTER, SHIFT)  # Konsole, unasked
     for code in (ENTER, TAB, ESCAPE, *range(SPACE, BACKSPACE + 1), *_KEYPAD):
         for modifiers in range(8):
             keys = _keys(code, modifiers)

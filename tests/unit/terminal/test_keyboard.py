@@ -26,6 +26,7 @@ def keys_of(data: str, piece: int = 1000) -> list[str]:
 REPORTS = [
     ("\x1b[13;2u", BREAK),
     ("\x1b[27;2;13~", BREAK),
+    ("\x1bOM", BREAK),  # of Konsole
     ("\x1b[13;5u", BREAK),
     ("\x1b[13;130u", BREAK),  # with Num Lock
     ("\x1b[13u", [Keys.ControlM]),
