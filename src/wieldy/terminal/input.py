@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Sequence
 
@@ -42,6 +43,7 @@ class InputBox:
         )
         self._menu: list[Row] = []  # as it was last drawn
         self._completing = False  # completions of the new text are being looked for
+        self._searched = ""  # the text of the last search
 
     @property
     def is_empty(self) -> bool:
@@ -61,8 +63,17 @@ class InputBox:
         self._completing = self._completes_while_typing()
 
     def _on_completions_changed(self, buffer: Buffer) -> None:
-        """Called when the search begins, with no completions, and when it has found some or has ended without any."""
-        self._completing = buffer.complete_state is not None and not buffer.complete_state.completions
+        """Called when a search begins, with no completions, and when it has found some or has ended without any.
+
+        prompt_toolkit runs one search at a time and does not search again when text was deleted meanwhile, so we do.
+        """
+        if buffer.complete_state is not None:
+            self._searched = buffer.complete_state.original_document.text
+            self._completing = not buffer.complete_state.completions
+        elif self._completing and self._searched != buffer.text:
+            asyncio.get_running_loop().call_soon(buffer.start_completion)
+        else:
+            self._completing = False
 
     def paste(self, text: str) -> None:
         """Insert pasted text at once; a long one as a mark."""

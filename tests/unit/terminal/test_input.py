@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+
 import pytest
 from prompt_toolkit.buffer import CompletionState
-from prompt_toolkit.completion import Completion
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
@@ -101,4 +105,54 @@ def test_no_menu_stays_where_no_completions_are_looked_for() -> None:
     box.buffer.complete_state = CompletionState(box.buffer.document, [Completion("/help", -3)])
     assert len(box.menu_rows(80)) == 1
     box.buffer.delete_before_cursor(1)
+    assert box.menu_rows(80) == []
+
+
+class SlowCompleter(Completer):
+    """Answers when the gate is open; keeps what it was asked for."""
+
+    def __init__(self) -> None:
+        self.searched: list[str] = []
+        self.gate = asyncio.Event()
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        raise NotImplementedError
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        self.searched.append(document.text)
+        await self.gate.wait()
+        if document.text != "@none":
+            yield Completion(f"{document.text}.py", -len(document.text))
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.asyncio
+async def test_what_was_deleted_while_a_search_ran_is_searched_for_afterwards() -> None:
+    completer = SlowCompleter()
+    box = InputBox(completer, None)
+    box.buffer.insert_text("@abcd")
+    await settle()
+    for _ in range(3):
+        box.delete_backwards()
+        await settle()
+    completer.gate.set()
+    await settle()
+    assert completer.searched == ["@abcd", "@a"]
+    assert [row_text(row).strip() for row in box.menu_rows(80)] == ["@a.py"]
+
+
+@pytest.mark.asyncio
+async def test_a_search_without_a_result_is_made_once_and_leaves_no_menu() -> None:
+    completer = SlowCompleter()
+    box = InputBox(completer, None)
+    box.buffer.insert_text("@none")
+    completer.gate.set()
+    await settle()
+    assert completer.searched == ["@none"]
     assert box.menu_rows(80) == []
