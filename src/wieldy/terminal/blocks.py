@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -131,10 +132,17 @@ def starts_group(block: Block, previous: Block | None) -> bool:
     )
 
 
+_TWO_COLUMNS = re.compile(r" *\S+(?: \S+)*? {2,}(?=\S)")
+
+
 def _wrapped_line(line: str, style: str, width: int) -> list[Row]:
+    """Wrap a line below its own indent; a line of two columns, such as a name and what it is for, below the second."""
     indent = line[: len(line) - len(line.lstrip(" "))]
     prefix = (TextSpan(indent),) if indent else ()
-    return wrap_spans([TextSpan(line.lstrip(" "), style)], width, first=prefix)
+    columns = _TWO_COLUMNS.match(line)
+    second = display_width(columns[0]) if columns is not None else 0
+    rest = (TextSpan(" " * second),) if 0 < second <= width // 2 else prefix
+    return wrap_spans([TextSpan(line.lstrip(" "), style)], width, first=prefix, rest=rest)
 
 
 def _prompt_rows(text: str, width: int) -> list[Row]:

@@ -98,6 +98,25 @@ async def test_help_lists_every_command_and_explains_one(start: Callable[..., An
     assert all(name in text for name in COMMANDS)
     assert "[CALL|--turn|--all]" in await said(chat, "/help undo")
     assert "did you mean /permissions?" in await said(chat, "/permision")
+    assert "did you mean /permissions?" in await said(chat, "/help permision")
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+async def test_every_command_explains_itself_and_does_nothing_else(start: Callable[..., Any], name: str) -> None:
+    chat, person = await start()
+    session = chat.session
+    command = COMMANDS[name]
+    assert await said(chat, f"{name} --help") == f"  {name} {command.usage}".rstrip() + f"\n  {command.about}"
+    assert chat.session is session
+    assert person.asked == []
+
+
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if not command.usage])
+async def test_an_argument_that_a_command_does_not_take_is_refused(start: Callable[..., Any], name: str) -> None:
+    chat, _ = await start()
+    session = chat.session
+    assert await said(chat, f"{name} now") == f"{name} takes no argument"
+    assert chat.session is session
 
 
 async def test_undo_tells_the_model_what_was_taken_back(start: Callable[..., Any]) -> None:

@@ -17,8 +17,7 @@ __all__ = ["COMMANDS", "Command", "ExitChat", "find_command", "run_line"]
 async def _help(chat: Chat, rest: str) -> None:
     if rest:
         name = rest if rest.startswith("/") else f"/{rest}"
-        command = COMMANDS.get(name)
-        chat.say(f"  {name} {command.usage}\n  {command.about}" if command else f"there is no command {name}")
+        _explain(chat, name) if name in COMMANDS else _say_unknown(chat, name)
         return
     rows = {f"{name} {command.usage}".strip(): command.about for name, command in COMMANDS.items()}
     rows |= {f"/{name}": about for name, about in (await prompts.list_named_prompts(chat)).items()}
@@ -34,6 +33,19 @@ async def _help(chat: Chat, rest: str) -> None:
 def _help_row(usage: str, about: str) -> str:
     """Lay out a row of the help: a long usage has a line of its own, so that the descriptions stay in one column."""
     return f"  {usage:<24} {about}" if len(usage) <= 24 else f"  {usage}\n{'':<27}{about}"
+
+
+def _explain(chat: Chat, name: str) -> None:
+    command = COMMANDS[name]
+    chat.say(f"  {name} {command.usage}".rstrip() + f"\n  {command.about}")
+
+
+def _say_unknown(chat: Chat, name: str) -> None:
+    from wieldy.engine.pipeline import nearest
+
+    near = nearest(name[1:], [each[1:] for each in COMMANDS], most=1)
+    hint = f"did you mean /{near[0]}?" if near else "/help lists them"
+    chat.say(f"there is no command {name}; {hint}", "red")
 
 
 COMMANDS: Mapping[str, Command] = {
@@ -101,13 +113,13 @@ async def run_line(chat: Chat, line: str) -> None:
     elif text.startswith("/") and (name := text.split(maxsplit=1)[0]) and "/" not in name[1:]:
         rest = text[len(name) :].strip()
         command = find_command(name)
-        if command is not None:
+        if command is not None and rest in ("--help", "-h"):
+            _explain(chat, name)
+        elif command is not None and rest and not command.usage:
+            chat.say(f"{name} takes no argument", "red")
+        elif command is not None:
             await command.run(chat, rest)
         elif not await prompts.send_named_prompt(chat, name[1:], rest):
-            from wieldy.engine.pipeline import nearest
-
-            near = nearest(name[1:], [each[1:] for each in COMMANDS], most=1)
-            hint = f"did you mean /{near[0]}?" if near else "/help lists them"
-            chat.say(f"there is no command {name}; {hint}", "red")
+            _say_unknown(chat, name)
     elif text:
         await chat.send(line.strip("\n"))
