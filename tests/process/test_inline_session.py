@@ -646,10 +646,12 @@ def test_earlier_prompts_are_found_again(inline: Opener) -> None:
     assert "› the first prompt" in terminal.rows()[-3:]
     terminal.press("\x03")
     terminal.press("\x12")
-    terminal.type("first")
-    terminal.wait_for("history search: first")
+    terminal.type("FIRST")
+    terminal.wait_for("history search: FIRST")
+    assert "› the first prompt" in terminal.rows()[-3:], "it is shown before it is taken"
     terminal.press("\x03")
     terminal.wait_until_gone("history search")
+    assert "› the first prompt" not in terminal.rows()[-3:]
     terminal.press("\x12")
     terminal.type("first")
     terminal.wait_for("history search: first")

@@ -28,7 +28,7 @@ from prompt_toolkit.layout import BufferControl, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import SearchBufferControl
 from prompt_toolkit.output import DummyOutput, Output
 from prompt_toolkit.renderer import Renderer
-from prompt_toolkit.search import stop_search
+from prompt_toolkit.search import SearchState, stop_search
 from prompt_toolkit.styles import DummyStyle
 
 from wieldy.console import Fragment, redirect_errors, write
@@ -309,7 +309,9 @@ class InlineSession:
         caret = Caret(0, 0)
         if shows_box:
             placeholder = "" if inquiry else self._placeholder()
-            box, caret = self._box.rows(columns, max(most // 3, 1), placeholder=placeholder)
+            box, caret = self._box.rows(
+                columns, max(most // 3, 1), placeholder=placeholder, search=self._history_search()
+            )
         below = below[-max(most - len(box), 0) :] if most > len(box) else []
         question: list[Row] = []
         room = most - len(below) - len(box)
@@ -331,6 +333,15 @@ class InlineSession:
         elif inquiry is not None:
             caret = Caret(len(above) - len(question) + inquiry.caret_row, 1)
         return [*above, *box, *below], caret
+
+    def _history_search(self) -> SearchState | None:
+        """What the history is being searched for."""
+        layout = self._app.layout
+        target = layout.search_target_buffer_control
+        if target is None or layout.current_buffer is None or not layout.current_buffer.text:
+            return None
+        state = target.search_state
+        return SearchState(layout.current_buffer.text, state.direction, state.ignore_case)
 
     def _below_rows(self, columns: int, now: float) -> list[Row]:
         rows = self._box.menu_rows(columns)
@@ -407,7 +418,7 @@ class InlineSession:
     # Keys
 
     def _create_application(self) -> InlineApplication:
-        search = SearchBufferControl()
+        search = SearchBufferControl(ignore_case=True)
         control = BufferControl(self._box.buffer, search_buffer_control=search)
         layout = Layout(HSplit([Window(control), Window(search, height=1)]), focused_element=control)
         vi = self._chat.session.box.settings.get("editorMode") == "vim"

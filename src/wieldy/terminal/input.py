@@ -12,6 +12,7 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.search import SearchState
 
 from wieldy.terminal.blocks import INDENT, PROMPT_MARK
 from wieldy.terminal.keyboard import learn_key_reports
@@ -78,7 +79,7 @@ class InputBox:
     def paste(self, text: str) -> None:
         """Insert pasted text at once; a long one as a mark."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-        lines = text.count("\n") + 1
+        lines = text.count("\n") + (not text.endswith("\n"))
         if lines > MAX_PASTED_LINES or len(text) > MAX_PASTED_CHARS:
             size = f"{lines} lines" if lines > MAX_PASTED_LINES else f"{len(text)} characters"
             mark = f"[Pasted {size}]"
@@ -128,17 +129,24 @@ class InputBox:
             self._completing = True
             self.buffer.start_completion()
 
-    def rows(self, width: int, most: int, *, placeholder: str = "", mark: str = PROMPT_MARK) -> tuple[list[Row], Caret]:
-        """Lay out the draft and say where the caret is; of a long one, the rows around the caret."""
+    def rows(
+        self, width: int, most: int, *, placeholder: str = "", search: SearchState | None = None
+    ) -> tuple[list[Row], Caret]:
+        """Lay out the draft and say where the caret is; of a long one, the rows around the caret.
+
+        While the history is searched, what was found is shown in place of the draft.
+        """
         room = max(width - 1 - len(INDENT), 10)
-        buffer = self.buffer
-        if not buffer.text:
-            return [(TextSpan(mark, "cyan bold"), TextSpan(clip_hint(placeholder, room), "dim"))], Caret(0, len(INDENT))
-        lines, caret = layout_draft(buffer.text, buffer.cursor_position, room, self._selection())
+        document = self.buffer.document if search is None else self.buffer.document_for_search(search)
+        if not document.text:
+            hint = TextSpan(clip_hint(placeholder, room), "dim")
+            return [(TextSpan(PROMPT_MARK, "cyan bold"), hint)], Caret(0, len(INDENT))
+        lines, caret = layout_draft(document.text, document.cursor_position, room, self._selection())
         start = max(min(caret.row - most + 2, len(lines) - most), 0) if len(lines) > most else 0
         shown = lines[start : start + most]
         rows: list[Row] = [
-            (TextSpan(mark if start + number == 0 else INDENT, "cyan bold"), *line) for number, line in enumerate(shown)
+            (TextSpan(PROMPT_MARK if start + number == 0 else INDENT, "cyan bold"), *line)
+            for number, line in enumerate(shown)
         ]
         return rows, Caret(caret.row - start, caret.column + len(INDENT))
 

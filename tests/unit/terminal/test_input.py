@@ -75,6 +75,13 @@ def test_a_long_paste_is_a_mark_that_is_deleted_at_once_and_sent_whole() -> None
     assert box.is_empty
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_line_break_at_the_end_of_a_paste_is_no_further_line(end: str) -> None:
+    box = InputBox(None, None)
+    box.paste("\n".join(["line"] * 5000) + end)
+    assert box.buffer.text == "[Pasted 5000 lines]"
+
+
 def test_a_draft_longer_than_the_screen_shows_the_rows_around_the_caret() -> None:
     box = InputBox(None, None)
     box.buffer.insert_text("\n".join(f"row {number}" for number in range(30)))
