@@ -7,6 +7,7 @@ a text. `tests/shape/test_console.py` checks that no other module writes.
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import sys
@@ -255,13 +256,23 @@ def redirect_errors(on_line: Callable[[str], None]) -> Iterator[None]:
             stream.forward_to(lambda line: _write(before, (line,), "\n", flush=True))
 
 
+_ASCII: Mapping[str, str] = dict(zip("›●○✓✗⊘■·•…↳→▸◂↑↓│─–−×☑☐⏎⋮░█", ">*o+x-#--~>>><^v|---xxo~:.#", strict=True))
+
+
+def _encode_similar(error: UnicodeError) -> tuple[str, int]:
+    """Where the terminal's encoding lacks a character that we draw, write a similar one; a question mark for any other."""
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(_ASCII.get(each, "?") for each in error.object[error.start : error.end]), error.end
+
+
 def guard_streams() -> None:
     """Replace `sys.stdout` and `sys.stderr` by guarded ones. The command line does; a library that is imported does not."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, GuardedStream):
             if hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="replace")
+                codecs.register_error("wieldy.similar", _encode_similar)
+                stream.reconfigure(errors="wieldy.similar")
             setattr(sys, name, GuardedStream(stream))
 
 

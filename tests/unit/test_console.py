@@ -17,6 +17,7 @@ from wieldy.console import (
     StyledText,
     TerminalCommand,
     encode_json,
+    guard_streams,
     notify,
     print_error,
     redirect_errors,
@@ -134,3 +135,17 @@ def test_no_error_is_lost_where_the_redirection_ends(capsys: pytest.CaptureFixtu
     stream.write("later\x1b[2J\n")
     assert lines == []
     assert capsys.readouterr().err == "not ended\nlater<U+001B>[2J\n"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"), [("ascii", "> x - b~ ?"), ("latin-1", "> x · b~ ?"), ("utf-8", "› ✗ · b… 日")]
+)
+def test_a_terminal_without_our_characters_gets_similar_ones(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, shown: str
+) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BytesIO(), encoding=encoding))
+    guard_streams()
+    write("› ✗ · b… 日", end="", flush=True)
+    assert raw.getvalue().decode(encoding) == shown

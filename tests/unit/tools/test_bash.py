@@ -111,6 +111,15 @@ async def test_a_vanished_directory_falls_back_to_the_root_with_a_notice(open_bo
 
 
 @pytest.mark.asyncio
+async def test_a_project_folder_that_is_gone_is_named(open_box, tmp_path):
+    async with open_box() as box:
+        (tmp_path / "project").rmdir()
+        result = await box.call("Bash", command="ls")
+    assert result.is_error
+    assert f"the folder {tmp_path / 'project'} is gone. Nothing was run." in result.text
+
+
+@pytest.mark.asyncio
 async def test_time_that_runs_out_ends_the_tree_and_returns_what_was_printed(open_box):
     async with open_box() as box:
         start = time.monotonic()

@@ -108,7 +108,8 @@ class ShellSession:
         try:
             process, pipes = launch(argv, cwd=cwd, env=env, pipes=2 if separate else 1)
         except OSError as problem:
-            raise ToolFailure(f"bash could not be started: {problem.strerror}. Nothing was run.") from None
+            reason = problem.strerror if os.path.isdir(cwd) else f"the folder {cwd} is gone"
+            raise ToolFailure(f"bash could not be started: {reason}. Nothing was run.") from None
         # Too late for children bash has by now, but a command without preamble starts none that hide.
         tag_process(process.pid, tag)
         make_reader = partial(OutputReader, pipes, self._captures(separate=separate), self._buffer)
