@@ -196,6 +196,21 @@ def test_a_typed_prompt_stands_on_the_screen_once(chat, project):
     screen.wait_for("Reviewed.", quietly="/review")
 
 
+def test_what_was_queued_before_a_stop_is_sent_by_enter(chat):
+    turns = [[{"call": "Bash", "input": {"command": "sleep 60"}}], [{"text": "Next it is."}]]
+    screen = chat("--allowedTools", "Bash(sleep:*)", turns=turns)
+    screen.wait_for("> ")
+    screen.type("wait")
+    screen.wait_for("● Bash sleep 60")
+    screen.type("next one")
+    screen.wait_for("queued: next one")
+    screen.interrupt()
+    screen.wait_for("still queued: next one (Enter sends it)")
+    screen.wait_for("> ")
+    screen.type("")
+    screen.wait_for("Next it is.")
+
+
 def test_a_command_that_runs_at_once_is_not_called_queued(chat):
     screen = chat("--allowedTools", "Bash(sleep:*)", turns=[[{"call": "Bash", "input": {"command": "sleep 20"}}]])
     screen.wait_for("> ")

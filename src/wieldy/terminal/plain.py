@@ -101,6 +101,8 @@ class PlainSession:
                 asyncio.get_running_loop().call_later(ANNOUNCE_SECONDS, self._announce, call.id)
         if not self._chat.busy and not self._prompted and self._answer is None:
             self._prompted = True
+            if self._chat.queue:
+                write(f"still queued: {self._chat.queue[0]} (Enter sends it)")
             write(PROMPT, end="", flush=True)
 
     async def ask_permission(self, question: Question) -> Answer | None:
@@ -199,7 +201,7 @@ class PlainSession:
             self._chat.submit(line)
             if len(self._chat.queue) > queued:
                 write(f"queued: {line}")
-        else:
+        elif not self._chat.send_queue():
             self.refresh()
 
     def _on_end_of_input(self) -> None:
