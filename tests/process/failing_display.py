@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from wieldy import Session, ToolResult, tool
 from wieldy.cli import report_errors
 from wieldy.cli.chat import run_chat
+from wieldy.console import flush_streams
 from wieldy.core.tool_decorator import FunctionTool
 from wieldy.terminal.app import InlineSession
 from wieldy.terminal.blocks import SpansBlock
@@ -64,4 +66,6 @@ def open_session(**options: Any) -> Session:
     return Session(model=MODEL, tools=[weather], load_settings=True, **options)
 
 
-sys.exit(report_errors(lambda: run_chat(open_session, create_surface)))
+code = report_errors(lambda: run_chat(open_session, create_surface))
+flush_streams()
+os._exit(code)  # as the program does: a thread that still loads modules would abort the end of the interpreter

@@ -40,8 +40,7 @@ from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.terminal.blocks import INDENT, Block, separated_rows
 from wieldy.terminal.chat import Chat
 from wieldy.terminal.completion import create_completer
-from wieldy.terminal.history import open_history
-from wieldy.terminal.input import BurstDetector, InputBox, known_keys
+from wieldy.terminal.input import BurstDetector, InputBox, known_keys, open_history
 from wieldy.terminal.inquiry import (
     Choice,
     Inquiry,

@@ -21,8 +21,7 @@ from wieldy.providers.registry import NO_MODEL as UNSET
 from wieldy.terminal.blocks import Block, LineBlock
 from wieldy.terminal.calls import plural
 from wieldy.terminal.notifications import TurnNotifier
-from wieldy.terminal.status import Status
-from wieldy.terminal.status_command import StatusCommand
+from wieldy.terminal.status import Status, StatusCommand
 from wieldy.terminal.view_model import ViewModel
 from wieldy.workspace_services import HostServices
 
@@ -94,7 +93,7 @@ class Chat:
 
     async def __aenter__(self) -> Chat:
         await self.session.__aenter__()
-        self._unsubscribe = self.session.box.subscribe(self._on_event)
+        self.session.box.subscribe(self._on_event)
         from wieldy.terminal.start_screen import make_offers
 
         self._greet()
@@ -248,7 +247,7 @@ class Chat:
         await session.__aenter__()
         self._use_session(session)
         self._notes.clear()
-        self._unsubscribe = session.box.subscribe(self._on_event)
+        session.box.subscribe(self._on_event)
         if session_id is not None:
             self.show_conversation(f"resumed {session.id}: {plural(len(session.messages), 'message')}")
 

@@ -1,19 +1,24 @@
-"""The input box: an editing buffer of prompt_toolkit, drawn by grapheme, with folded pastes and detection of bursts."""
+"""The input box: an editing buffer of prompt_toolkit, drawn by grapheme, with folded pastes, bursts of keys and its history."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from prompt_toolkit.buffer import Buffer, CompletionState
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.history import History
+from prompt_toolkit.history import FileHistory, History
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.search import SearchState
 
+from wieldy.core.state_dirs import make_private_folder, state_home
 from wieldy.terminal.blocks import INDENT, PROMPT_MARK
 from wieldy.terminal.keyboard import learn_key_reports
 from wieldy.terminal.screen import Caret
@@ -311,10 +316,26 @@ def _paste(keys: Sequence[KeyPress]) -> KeyPress:
     return KeyPress(Keys.BracketedPaste, "".join("\n" if key.key == Keys.ControlM else key.data for key in keys))
 
 
-def burst_filter(read_keys: Callable[[], list[KeyPress]], detector: BurstDetector) -> Callable[[], list[KeyPress]]:
-    """Wrap the reading of keys so that bursts arrive as pastes."""
+def open_history(root: str) -> History:
+    """Open the history of what was typed in a project; one that cannot be saved lasts for this session."""
+    digest = hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:12]
+    return PromptHistory(state_home() / "prompts" / f"{os.path.basename(root) or 'root'}-{digest}")
 
-    def read() -> list[KeyPress]:
-        return detector.convert(read_keys())
 
-    return read
+class PromptHistory(FileHistory):
+    """A history in a private file; a file that cannot be read or written is left alone."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        super().__init__(str(file))
+
+    def load_history_strings(self) -> Iterable[str]:
+        try:
+            return super().load_history_strings()
+        except OSError:
+            return []
+
+    def store_string(self, string: str) -> None:
+        with suppress(OSError):
+            make_private_folder(self._file.parent)
+            super().store_string(string)

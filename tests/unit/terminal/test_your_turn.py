@@ -13,7 +13,7 @@ from wieldy import Script, Session
 from wieldy.console import BELL, TerminalCommand
 from wieldy.core.events import Event, Notice, RunEnded
 from wieldy.terminal.notifications import TurnNotifier, notification
-from wieldy.terminal.status_command import StatusCommand, run_status_command
+from wieldy.terminal.status import StatusCommand, run_status_command
 
 
 class Clock:
