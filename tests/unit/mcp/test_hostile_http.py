@@ -52,6 +52,10 @@ class Shaky:
                 self.calls += 1
                 result = {"content": [{"type": "text", "text": "went"}]}
                 await _json(writer, {"jsonrpc": "2.0", "id": message["id"], "result": result})
+            case "tools/call" if self.habit == "no session of its own":
+                self.calls += 1
+                error = {"code": -32000, "message": "Session not found"}
+                await _json(writer, {"jsonrpc": "2.0", "id": message["id"], "error": error})
             case "tools/call":
                 self.calls += 1
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
@@ -109,4 +113,11 @@ async def test_an_error_status_is_named_and_the_call_not_repeated(stage):
     async with shaky("503") as (server, url), stage.box(h={"type": "http", "url": url}) as box:
         await box.connected()
         assert "HTTP 503" in (await box.call("mcp__h__go", {})).text
+        assert (server.calls, server.sessions) == (1, 1)
+
+
+async def test_a_call_that_fails_with_the_words_for_an_expired_session_is_not_repeated(stage):
+    async with shaky("no session of its own") as (server, url), stage.box(h={"type": "http", "url": url}) as box:
+        await box.connected()
+        assert "Session not found" in (await box.call("mcp__h__go", {})).text
         assert (server.calls, server.sessions) == (1, 1)

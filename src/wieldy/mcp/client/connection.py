@@ -190,6 +190,7 @@ class Connection:
             async with asyncio.timeout(seconds):
                 for _ in range(2):
                     client = await self._wait_ready()
+                    self._http_status = None
                     try:
                         return await send(client)
                     except MCPError as error:
@@ -220,7 +221,8 @@ class Connection:
         )
 
     def _is_session_unknown(self, error: MCPError) -> bool:
-        return self.config.kind == "http" and error.message.lower().rstrip(".") in SESSION_UNKNOWN
+        """Whether the server refused the request itself: an error of the same words with status 200 is the tool's own."""
+        return self._http_status in (400, 404) and error.message.lower().rstrip(".") in SESSION_UNKNOWN
 
     def _describe_error(self, error: MCPError) -> str:
         """The message of an error, with the HTTP status that the SDK leaves out and without a report on its types."""
