@@ -248,6 +248,10 @@ def test_nothing_that_a_project_brings_is_run_or_granted_before_consent_to_exact
     done = wieldy("-p", "go", model)
     assert "wait for your consent" in done.stderr
     assert "touch hooked && true" in wieldy("permissions", "trust").stdout
+    assert wieldy("permissions", "trust", "--yes").returncode == 0
+    assert "nothing waits" in wieldy("permissions", "trust").stdout
+    assert wieldy("permissions", "trust", "--revoke").returncode == 0
+    assert "touch hooked && true" in wieldy("permissions", "trust").stdout
 
 
 def test_a_call_is_explained_in_any_way_of_writing_it(project: Path, wieldy: Run) -> None:

@@ -85,6 +85,7 @@ def main(command: str, argv: list[str]) -> int:
     add_mode(replay_parser)
     trust = add("trust", "consent to what this project's settings configure", "trust")
     trust.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    trust.add_argument("--revoke", action="store_true", help="take back every consent given for this project")
     options = parser.parse_args(argv)
     return {
         "list": _list,
@@ -204,6 +205,10 @@ def _trust(options: argparse.Namespace) -> int:
     from wieldy.permissions.trust import Trust
 
     box = Toolbox(options.root, load_settings=True)
+    if options.revoke:
+        Trust().revoke(box.settings.root)
+        write(f"nothing that the settings of {box.settings.root} configure counts any more without your consent")
+        return 0
     pending = box.settings.pending
     if not pending:
         write("nothing waits for your consent")
