@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from wieldy.toolbox import Toolbox
 
 MAX_TURNS = 64
+ARRIVAL_SECONDS = 5.0
 
 
 def describe(tool: Tool) -> str:
@@ -64,11 +66,43 @@ class FrameworkApprover:
         raise Refusal("permission", f"A person must approve this call first: {decision.why}.", data=needed)
 
 
+class ArrivalOrder:
+    """Lets the calls of a step start in the order of the step, where a framework first asks about each in a task of its own."""
+
+    def __init__(self) -> None:
+        self._expected: OrderedDict[Hashable, dict[str, asyncio.Event]] = OrderedDict()
+
+    def announce(self, step: Hashable, call_id: str) -> None:
+        """Expect a call after those that were announced before it."""
+        self._expected.setdefault(step, {})[call_id] = asyncio.Event()
+        while len(self._expected) > MAX_TURNS:
+            self._expected.popitem(last=False)
+
+    def withdraw(self, step: Hashable, call_id: str) -> None:
+        """Expect a call no more: it has started, or it will not start now."""
+        expected = self._expected.get(step, {})
+        if call_id in expected:
+            expected.pop(call_id).set()
+        if not expected:
+            self._expected.pop(step, None)
+
+    async def wait(self, step: Hashable, call_id: str) -> None:
+        """Wait for the calls before this one, but not for ever: a guardrail of the framework may have stopped them."""
+        expected = self._expected.get(step, {})
+        if call_id not in expected:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ARRIVAL_SECONDS):
+                while (first := next(iter(expected))) != call_id:
+                    await expected[first].wait()
+
+
 class FrameworkCalls:
     """The calls of one framework in one toolbox. A toolbox that was made with `ask` asks there, and not the framework."""
 
     def __init__(self, box: Toolbox) -> None:
         self.box = box
+        self.order = ArrivalOrder()
         self._turns: OrderedDict[Hashable, tuple[CallTurn, object]] = OrderedDict()
         self._running: dict[Hashable, int] = {}
 
@@ -79,6 +113,10 @@ class FrameworkCalls:
 
         `keep` is an object that must live as long as the step is remembered, such as one whose id is part of it.
         """
+        try:
+            await self.order.wait(step, call.id)
+        finally:
+            self.order.withdraw(step, call.id)
         self._running[step] = self._running.get(step, 0) + 1
         turn = self._turn(step, keep)
         if approved:  # ids of calls are not unique among runs, so the yes goes with this very call

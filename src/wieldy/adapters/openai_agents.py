@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from agents.tool import FunctionToolCustomDataContext
@@ -41,10 +41,17 @@ class WieldyFunctionTools(list[FunctionTool]):
             return await self._invoke(name, context, arguments)
 
         async def needs_approval(context: RunContextWrapper[Any], input: dict[str, Any], call_id: str) -> bool:
-            needed = await self._calls.needs_approval(name, input)
+            step, may_run = _step(context), False
+            self._calls.order.announce(step, call_id)
+            try:
+                needed = await self._calls.needs_approval(name, input)
+                may_run = needed is None
+            finally:
+                if not may_run:
+                    self._calls.order.withdraw(step, call_id)
             if needed is not None:
                 self.questions[call_id] = needed.as_dict()
-            return needed is not None
+            return not may_run
 
         return FunctionTool(
             name=name,
@@ -58,11 +65,9 @@ class WieldyFunctionTools(list[FunctionTool]):
 
     async def _invoke(self, name: str, context: ToolContext[Any], arguments: str) -> Any:
         call = ToolCall(context.tool_call_id, name, arguments or "{}")
-        # Each answer of the model is one request, so the count of requests tells the steps of a run apart.
-        step = (id(context.usage), context.usage.requests)
         approved = context.is_tool_approved(name, call.id) is True
         self.questions.pop(call.id, None)
-        outcome = await self._calls.run(step, call, approved=approved, keep=context.usage)
+        outcome = await self._calls.run(_step(context), call, approved=approved, keep=context.usage)
         if isinstance(outcome, ApprovalNeeded):
             # The decision came from a hook or from the tool's own check, after the framework had asked.
             return f"Permission denied for {name}: {outcome.decision.why}, and it was not approved."
@@ -72,6 +77,11 @@ class WieldyFunctionTools(list[FunctionTool]):
     def _take_data(self, context: FunctionToolCustomDataContext) -> Mapping[str, Any] | None:
         data = self._data.pop(context.tool_context.tool_call_id, None)
         return None if data is None else {"data": data}
+
+
+def _step(context: RunContextWrapper[Any]) -> Hashable:
+    """Each answer of the model is one request, so the count of requests tells the steps of a run apart."""
+    return id(context.usage), context.usage.requests
 
 
 def _output(result: ToolResult) -> Any:

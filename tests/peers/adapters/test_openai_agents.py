@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -13,7 +14,7 @@ from wieldy import Toolbox
 import_or_skip("agents")
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
-from agents import Agent, Model, ModelResponse, RunConfig, Runner, RunState, Usage
+from agents import Agent, Model, ModelResponse, RunConfig, RunHooks, Runner, RunState, Usage
 
 pytestmark = [pytest.mark.peer, pytest.mark.asyncio]
 QUIET = RunConfig(tracing_disabled=True)
@@ -113,6 +114,21 @@ async def test_calls_of_one_step_are_one_turn_for_undo_and_run_in_order_where_th
         await box.undo(turn=True)
     assert not (project / "x.txt").exists()
     assert not (project / "y.txt").exists()
+
+
+async def test_calls_run_in_the_order_of_their_step_though_the_framework_is_slow_with_the_first(project):
+    class SlowFirst(RunHooks[Any]):
+        async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+            await asyncio.sleep(0.3 if tool.name == "Write" else 0)
+
+    calls = [
+        ("Write", {"file_path": "x.txt", "content": "one\n"}),
+        ("Edit", {"file_path": "x.txt", "old_string": "one", "new_string": "two"}),
+    ]
+    async with Toolbox(project, settings={"permissions": {"allow": ["Write", "Edit"]}}) as box:
+        agent = Agent("a", model=Calling(calls), tools=box.as_openai_agents())
+        await Runner.run(agent, "go", run_config=QUIET, hooks=SlowFirst())
+    assert (project / "x.txt").read_text() == "two\n"
 
 
 async def test_a_picture_is_a_native_block(box):
