@@ -159,7 +159,8 @@ def request(url: str, body: Any = None) -> tuple[int, Any]:
         with urlopen(Request(url, data), timeout=60) as reply:
             return reply.status, json.load(reply)
     except HTTPError as error:
-        return error.code, json.load(error)
+        with error:
+            return error.code, json.load(error)
 
 
 def test_approvals_over_a_web_service_that_is_restarted_in_between(project, tmp_path):

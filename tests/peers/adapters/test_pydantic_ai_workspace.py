@@ -195,7 +195,8 @@ async def test_a_removal_that_is_cancelled_comes_to_its_end_before_it_is_recorde
     big.mkdir()
     for number in range(2000):
         (big / str(number)).write_text(str(number))
-    async with Toolbox(project, settings={}, mode="bypassPermissions") as box:
+    options = {"bash": {"snapshotSeconds": 60.0}}  # a busy machine needs longer for a look at 2 000 files
+    async with Toolbox(project, settings=options, mode="bypassPermissions") as box:
         workspace = Workspace(box.as_pydantic_ai_workspace())
         removal = asyncio.create_task(workspace.remove("big"))
         while big.exists() and len(os.listdir(big)) == 2000:
