@@ -52,6 +52,8 @@ class Http:
     def start(self) -> None:
         self.process = subprocess.Popen([sys.executable, SCRIPT, str(self.port)])
         for _ in range(600):
+            if self.process.poll() is not None:
+                pytest.fail("the server could not open its port: another program has it")
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
                 return
@@ -100,7 +102,8 @@ async def test_a_question_that_comes_as_a_result_is_answered_and_the_call_goes_o
 
 @pytest.mark.asyncio
 async def test_streamable_http_survives_a_restart_of_the_server(tmp_path: Path, http: Http):
-    entry = {"type": "http", "url": f"http://127.0.0.1:{http.port}/mcp", "headers": {"X-Test": "1"}}
+    url = f"http://127.0.0.1:{http.port}/mcp"
+    entry = {"type": "http", "url": url, "headers": {"X-Test": "1"}, "timeout": 60_000}
     async with box_with(tmp_path, entry) as box:
         assert (await box.call("mcp__p__echo", text="one")).text == "one"
         http.stop()
