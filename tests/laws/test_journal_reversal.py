@@ -81,7 +81,7 @@ def files(seen: dict[str, tuple[int, bytes | str | None]]) -> dict[str, tuple[in
 def test_undoing_every_change_gives_the_tree_before_and_redoing_the_tree_after(
     tree: dict[str, bytes], batches: list[dict[str, bytes | None]]
 ):
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         root = Path(place, "project")
         lay_out(root, tree)
         journal = journal_of(root)
@@ -112,7 +112,7 @@ def test_undoing_every_change_gives_the_tree_before_and_redoing_the_tree_after(
 def test_a_change_that_fails_at_any_call_was_never_made(
     tree: dict[str, bytes], wish: dict[str, bytes | None], nth: int, number: int
 ):
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         root = Path(place, "project")
         lay_out(root, tree)
         before = picture(root)
