@@ -242,9 +242,12 @@ class DescriptorGate:
                     waiter.get_loop().call_soon_threadsafe(_wake, waiter)
 
     def _is_short(self) -> bool:
+        left = self._limit - SPARE - open_descriptors()
+        if PER_CALL * (len(self._started) + 1) <= left:  # enough even if every call were still opening some
+            return False
         settled = time.monotonic() - SETTLE_SECONDS
         opening = sum(started > settled for started in list(self._started.values()))
-        return open_descriptors() + PER_CALL * (opening + 1) + SPARE > self._limit
+        return PER_CALL * (opening + 1) > left
 
 
 _idle_descriptors: WeakSet[IdleDescriptors] = WeakSet()
