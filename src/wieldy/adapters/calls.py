@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MAX_TURNS = 64
 ARRIVAL_SECONDS = 5.0
+"""How long a call waits for those before it in its step."""
 
 
 def describe(tool: Tool) -> str:
@@ -67,7 +68,7 @@ class FrameworkApprover:
 
 
 class ArrivalOrder:
-    """Lets the calls of a step start in the order of the step, where a framework first asks about each in a task of its own."""
+    """Starts the calls of a step in their order where a framework asks about each one first, in a task of its own."""
 
     def __init__(self) -> None:
         self._expected: OrderedDict[Hashable, dict[str, asyncio.Event]] = OrderedDict()

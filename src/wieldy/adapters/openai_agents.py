@@ -41,17 +41,18 @@ class WieldyFunctionTools(list[FunctionTool]):
             return await self._invoke(name, context, arguments)
 
         async def needs_approval(context: RunContextWrapper[Any], input: dict[str, Any], call_id: str) -> bool:
-            step, may_run = _step(context), False
+            step = _step(context)
             self._calls.order.announce(step, call_id)
             try:
                 needed = await self._calls.needs_approval(name, input)
-                may_run = needed is None
-            finally:
-                if not may_run:
-                    self._calls.order.withdraw(step, call_id)
-            if needed is not None:
-                self.questions[call_id] = needed.as_dict()
-            return not may_run
+            except BaseException:
+                self._calls.order.withdraw(step, call_id)
+                raise
+            if needed is None:
+                return False
+            self._calls.order.withdraw(step, call_id)
+            self.questions[call_id] = needed.as_dict()
+            return True
 
         return FunctionTool(
             name=name,
@@ -80,7 +81,7 @@ class WieldyFunctionTools(list[FunctionTool]):
 
 
 def _step(context: RunContextWrapper[Any]) -> Hashable:
-    """Each answer of the model is one request, so the count of requests tells the steps of a run apart."""
+    """The key of a step in its run: each answer of the model is one request, so the count of requests tells them apart."""
     return id(context.usage), context.usage.requests
 
 

@@ -145,8 +145,8 @@ class Bucket:
             elif not isinstance(data, FileNotFoundError):
                 failures[name] = data
         names[:] = failures
-        for failure in failures.values():
-            raise failure
+        if failures:
+            raise next(iter(failures.values()))
 
     def write(self, name: str, data: bytes, *, retry: bool = True) -> None:
         path = f"{self._base}/{name}"
