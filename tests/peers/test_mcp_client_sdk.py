@@ -109,7 +109,7 @@ async def test_streamable_http_survives_a_restart_of_the_server(tmp_path: Path, 
         http.stop()
         gone = await asyncio.wait_for(box.call("mcp__p__grow", {}), 20)
         assert gone.is_error
-        http.start()
+        await asyncio.to_thread(http.start)
         assert (await box.call("mcp__p__echo", text="two")).text == "two"
 
 

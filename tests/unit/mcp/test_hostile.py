@@ -8,9 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from wieldy.mcp.client.connection import DISCONNECT_SECONDS
+from wieldy.workspace_services import HostServices
 
 
 def alive(pid: int) -> bool:
@@ -256,3 +261,42 @@ async def test_a_death_is_noticed_though_a_child_keeps_stdout_open(stage):
         await box.connected()
         died = await asyncio.wait_for(box.call("mcp__s__die", {}), 10)
         assert "went away during the call" in died.text
+
+
+@pytest.mark.parametrize("steps", range(2, 5))
+@pytest.mark.asyncio
+async def test_a_connection_that_cannot_be_left_in_time_is_made_anew(stage, steps):
+    """The SDK cancels the task that holds a connection when its transport fails; that must not end the task for good."""
+    import anyio
+
+    async def relay(server: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        match message["method"], message.get("params", {}).get("name"):
+            case "initialize", _:
+                info = {"name": "r", "version": "1"}
+                return {"result": {"protocolVersion": "2025-06-18", "serverInfo": info, "capabilities": {"tools": {}}}}
+            case "tools/list", _:
+                hints = {"inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+                return {"result": {"tools": [{"name": "stay", **hints}, {"name": "fail", **hints}]}}
+            case "tools/call", "stay" if not staying.is_set():
+                staying.set()
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        for _ in range(steps):
+                            await anyio.sleep(0)
+                    time.sleep(DISCONNECT_SECONDS + 0.1)
+            case "tools/call", "fail" if not failed.is_set():
+                failed.set()
+                raise RuntimeError("the transport fails")
+            case "tools/call", name:
+                return {"result": {"content": [{"type": "text", "text": f"{name} answers"}]}}
+        return {"error": {"code": -32601, "message": "unknown"}}
+
+    staying, failed = asyncio.Event(), asyncio.Event()
+    async with stage.box(host=HostServices(mcp_relay=relay), r={"type": "sdk", "timeout": 20_000}) as box:
+        await box.connected()
+        stay = asyncio.create_task(box.call("mcp__r__stay", {}))
+        await staying.wait()
+        assert (await box.call("mcp__r__fail", {})).text == "fail answers"
+        assert (await stay).text == "stay answers"

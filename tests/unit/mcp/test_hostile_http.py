@@ -15,6 +15,18 @@ pytestmark = pytest.mark.asyncio
 TOOLS = [{"name": "go", "description": "Go.", "inputSchema": {"type": "object"}}]
 INFO = {"protocolVersion": "2025-06-18", "serverInfo": {"name": "h", "version": "1"}, "capabilities": {"tools": {}}}
 
+LOST_ANSWERS = {
+    "closes without an answer": b"",
+    "accepts and answers nothing": b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n",
+    "ends the events before the answer": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
+    "ends in an event": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {",
+    "ends in a chunk": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nx",
+    "ends after an event that can be resumed": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nid: 1\ndata:\n\n",
+    "cuts the body": b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{"jsonrpc',
+    "sends half of an answer": b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"jsonrpc',
+    "sends no HTTP": b"\x00\x00\x00\r\n\r\n",
+}
+
 
 class Shaky:
     """Speaks just enough of streamable HTTP to be called, and then does what its habit is."""
@@ -32,7 +44,7 @@ class Shaky:
             )
             message = json.loads(await reader.readexactly(length)) if length else {}
             await self._answer(message, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
             pass
         finally:
             writer.close()
@@ -43,6 +55,9 @@ class Shaky:
                 self.sessions += 1
                 answer = {"jsonrpc": "2.0", "id": message["id"], "result": INFO}
                 await _json(writer, answer, b"Mcp-Session-Id: %d\r\n" % self.sessions)
+            case "tools/list" | None if self.habit == "silent after the handshake":
+                await writer.drain()
+                await asyncio.sleep(60)
             case "tools/list":
                 await _json(writer, {"jsonrpc": "2.0", "id": message["id"], "result": {"tools": TOOLS}})
             case "tools/call" if self.habit.isdigit() and not self.calls:
@@ -50,6 +65,13 @@ class Shaky:
                 writer.write(b"HTTP/1.1 %b X\r\nContent-Length: 0\r\n\r\n" % self.habit.encode())
             case "tools/call" if self.habit.isdigit():
                 self.calls += 1
+                result = {"content": [{"type": "text", "text": "went"}]}
+                await _json(writer, {"jsonrpc": "2.0", "id": message["id"], "result": result})
+            case "tools/call" if self.habit in LOST_ANSWERS:
+                self.calls += 1
+                if self.calls == 1:
+                    writer.write(LOST_ANSWERS[self.habit])
+                    return
                 result = {"content": [{"type": "text", "text": "went"}]}
                 await _json(writer, {"jsonrpc": "2.0", "id": message["id"], "result": result})
             case "tools/call" if self.habit == "no session of its own":
@@ -121,3 +143,20 @@ async def test_a_call_that_fails_with_the_words_for_an_expired_session_is_not_re
         await box.connected()
         assert "Session not found" in (await box.call("mcp__h__go", {})).text
         assert (server.calls, server.sessions) == (1, 1)
+
+
+@pytest.mark.parametrize("habit", LOST_ANSWERS)
+async def test_a_call_whose_answer_is_lost_ends_with_a_reason_and_the_next_one_works(stage, habit: str):
+    async with shaky(habit) as (server, url), asyncio.timeout(30), stage.box(h={"type": "http", "url": url}) as box:
+        await box.connected()
+        lost = await box.call("mcp__h__go", {})
+        assert lost.is_error and "MCP server h" in lost.text
+        assert server.calls == 1, "it may have had an effect: it is not repeated"
+        assert (await box.call("mcp__h__go", {})).text == "went"
+
+
+async def test_a_server_that_falls_silent_after_the_handshake_is_given_up_in_time(stage):
+    entry = {"type": "http", "startupTimeout": 500}
+    async with shaky("silent after the handshake") as (_, url), stage.box(h={**entry, "url": url}) as box:
+        await asyncio.wait_for(box.connected(), 15)
+        assert "no answer within 0.5 s" in box.workspace.services.mcp_servers.states()["h"].why

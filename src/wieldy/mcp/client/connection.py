@@ -1,6 +1,7 @@
 """A connection to one MCP server, owned by one task from its first start to its last and called from any task.
 
-The owner connects, keeps the tool list fresh, notices when the connection ends, and reconnects with growing pauses. Calls have
+The owner connects in a task of its own, which keeps the tool list fresh and notices when the connection ends, and
+reconnects with growing pauses. Calls have
 an absolute deadline; a read-only call is retried once when the connection breaks, any call when its HTTP session has expired.
 """
 
@@ -120,7 +121,7 @@ class Connection:
         self._http_status: int | None = None
 
     async def run(self) -> None:
-        """Own the connection until `close`. Raises nothing."""
+        """Own the connection until `close`. Raises nothing but a cancellation of its own task."""
         failures = 0
         why = ""
         while not self._closing:
@@ -129,8 +130,7 @@ class Connection:
             self._set_state("connecting", why)
             start, self._was_ready = time.monotonic(), False
             try:
-                async with self._connect():
-                    why = await self._serve()
+                why = await self._run_connection()
             except Exception as error:
                 why = describe_failure(error, self.config, self.stderr, self._describe_error)
                 log.info("MCP server %s: %s", self.config.name, why)
@@ -145,6 +145,26 @@ class Connection:
                 self._set_state("failed", why)
                 await self._wait_to_retry(failures)
         self._set_state("closed")
+
+    async def _run_connection(self) -> str:
+        """Connect and serve in a task of its own; return why the connection ended.
+
+        When a transport fails, the SDK cancels the task that has entered its client, and that cancellation may be all that
+        comes out of it: it must not end the owner.
+        """
+
+        async def connect_and_serve() -> str:
+            async with self._connect():
+                return await self._serve()
+
+        task = asyncio.get_running_loop().create_task(connect_and_serve())
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait((task,), timeout=DISCONNECT_SECONDS)
+            raise
+        return CONNECTION_CLOSED if task.cancelled() else task.result()
 
     def close(self) -> None:
         """Make the owner end the connection, or its attempt to connect."""
@@ -243,7 +263,7 @@ class Connection:
 
     @asynccontextmanager
     async def _connect(self) -> AsyncIterator[None]:
-        """Connect, list the tools, and be ready until the block ends; entered and left by the owner alone."""
+        """Connect, list the tools, and be ready until the block ends; entered and left in one task, as the SDK needs it."""
         with contextlib.ExitStack() as stack:
             auth = None
             if self.config.kind in ("http", "sse") and "authorization" not in map(str.lower, self.config.headers):
