@@ -55,25 +55,40 @@ def is_small(tree: Path, exclude: Collection[str] = ()) -> bool:
 
 
 def copy_tree(source: str | Path, target: str | Path, copy_file: CopyFile, exclude: Collection[str] = ()) -> None:
-    """Copy a folder: symlinks as they are, modes and times kept, sockets and pipes left out. Raises `OSError`."""
+    """Copy a folder: symlinks as they are, modes and times kept, sockets and pipes left out. Raises `OSError`.
+
+    What vanishes meanwhile is left out: somebody may be working in the folder.
+    """
     folders = [(os.fspath(source), os.fspath(target))]
     times: list[tuple[str, os.stat_result]] = []
     while folders:
         here, there = folders.pop()
-        status = os.stat(here)
-        os.mkdir(there, 0o700)
-        times.append((there, status))
-        with os.scandir(here) as entries:
+        try:
+            status, entries = os.stat(here), os.scandir(here)
+        except (FileNotFoundError, NotADirectoryError):
+            if not times:
+                raise
+            continue
+        with entries:
+            os.mkdir(there, 0o700)
+            times.append((there, status))
             for entry in entries:
                 if entry.path in exclude:
                     continue
                 to = os.path.join(there, entry.name)
-                if entry.is_symlink():
-                    os.symlink(os.readlink(entry.path), to)
-                elif entry.is_dir(follow_symlinks=False):
+                if entry.is_dir(follow_symlinks=False):
                     folders.append((entry.path, to))
-                elif entry.is_file(follow_symlinks=False):
-                    copy_file(entry.path, to)
+                    continue
+                try:
+                    if entry.is_symlink():
+                        os.symlink(os.readlink(entry.path), to)
+                    elif entry.is_file(follow_symlinks=False):
+                        copy_file(entry.path, to)
+                except FileNotFoundError:
+                    if os.path.lexists(entry.path):
+                        raise
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(to)
     for folder, status in reversed(times):
         os.chmod(folder, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
         os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns))
