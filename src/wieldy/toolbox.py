@@ -189,8 +189,6 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
         self._require_open()
         require_deps(tool, self._deps)
         self.catalog.replace(tool)
-        if self.services.limits is not None:
-            self.services.limits.renew(tool.name)
 
     async def call(self, name: str, input: RawInput | None = None, /, **fields: Any) -> ToolResult:
         """Call one tool, with a dict, JSON text, or keywords. Errors are results: `result.is_error`."""

@@ -17,6 +17,7 @@ class Catalog:
 
     def __init__(self, loaders: Mapping[str, Callable[[], Tool]] | None = None) -> None:
         self._tools: dict[str, Tool | Callable[[], Tool]] = dict(loaders or {})
+        self.wrap: Callable[[Tool], Tool] = lambda tool: tool  # applied to every tool that is added from now on
         self.changes = 0  # incremented when a tool is added or removed, so that others can tell whether to list again
 
     def __iter__(self) -> Iterator[str]:
@@ -49,7 +50,7 @@ class Catalog:
             raise ToolDefinitionError(reason)
         if tool.name in self._tools:
             raise ToolDefinitionError(f"a tool named `{tool.name}` is already registered: give this one another name")
-        self._tools[tool.name] = tool
+        self._tools[tool.name] = self.wrap(tool)
         self.changes += 1
 
     def replace(self, tool: Tool) -> None:
@@ -59,7 +60,7 @@ class Catalog:
             raise ToolDefinitionError(f"there is no tool `{name}` to replace{suggest_name(name, self._tools)}")
         if reason := definition_problem(tool):
             raise ToolDefinitionError(reason)
-        self._tools[tool.name] = tool
+        self._tools[tool.name] = self.wrap(tool)
         self.changes += 1
 
     def adapt(self, name: str, change: Callable[[Tool], Tool]) -> None:

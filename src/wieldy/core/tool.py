@@ -121,6 +121,11 @@ class Tool:
     rechecks_on_run: bool = False
 
     @property
+    def unwrapped(self) -> Tool:
+        """The tool itself, without the wrappers that limit, cache or log its calls."""
+        return self
+
+    @property
     def unknown_effects(self) -> str:
         """Why a person is asked where the effects of a call are unknown."""
         return "nobody can say what it touches"

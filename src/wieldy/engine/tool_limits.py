@@ -33,6 +33,10 @@ class WrappedTool(Tool):
             setattr(self, name, getattr(tool, name))
 
     @property
+    def unwrapped(self) -> Tool:
+        return self.inner.unwrapped
+
+    @property
     def parameters(self) -> Any:
         return self.inner.parameters
 
@@ -311,26 +315,27 @@ def _key(args: Any) -> str:
 
 
 class ToolLimits:
-    """Wraps the tools of a catalog. A section that stays as it was keeps its wrapper, with its counts and cache."""
+    """Wraps the tools of a catalog, also those that come later, such as those of MCP servers.
+
+    A section that stays as it was keeps its wrapper, with its counts and cache.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
+        catalog.wrap = self._wrap_new
         self._originals: dict[str, Tool] = {}
         self._sections: dict[str, Mapping[str, Any]] = {}
 
     def apply(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
         """Put these limits in force, and no others."""
-        limited = {name: section for name, section in sections.items() if name in self._catalog}
-        before, self._sections = self._sections, limited
-        for name in {*before, *limited}:
-            if before.get(name) != limited.get(name):
+        before, self._sections = self._sections, dict(sections)
+        for name in {*before, *sections}:
+            if before.get(name) != sections.get(name):
                 self._catalog.adapt(name, self._wrap)
 
-    def renew(self, name: str) -> None:
-        """Limit a tool that has replaced another one as that was limited."""
-        self._originals.pop(name, None)
-        if name in self._sections:
-            self._catalog.adapt(name, self._wrap)
+    def _wrap_new(self, tool: Tool) -> Tool:
+        self._originals.pop(tool.name, None)  # of another tool of this name
+        return self._wrap(tool)
 
     def _wrap(self, tool: Tool) -> Tool:
         original = self._originals.setdefault(tool.name, tool)

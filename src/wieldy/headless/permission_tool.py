@@ -42,7 +42,7 @@ class PermissionTool:
         box = self._session.box
         await box.workspace.services.mcp_servers.wait_for_tool(self._name)
         tool = box.catalog.find(self._name)
-        if not isinstance(tool, ServerTool):
+        if tool is None or not isinstance(tool := tool.unwrapped, ServerTool):
             raise ControlFailure(f"there is no tool {self._name} of an MCP server")
         result = await tool.call(arguments)
         texts = [part.text for part in result.content if part.type == "text"]

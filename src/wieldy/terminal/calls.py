@@ -232,7 +232,7 @@ class CallFormatter:
         if call.answer is not None and not call.answer.allowed:
             return (f"you said no: {to_line(call.answer.words)}" if call.answer.words else "you said no",)
         tool, why = self._find(call.name), call.result.person_text if call.result else outcome.person
-        if tool is not None and call.input is not None and type(tool).show_rejection is not Tool.show_rejection:
+        if tool is not None and call.input is not None and _has_own_show_rejection(tool):
             try:
                 why = tool.show_rejection(call.input, why)
             except Exception:
@@ -253,7 +253,11 @@ def _shown_result(tool: Tool, result: ToolResult) -> str:
 
 
 def _has_own_show_use(tool: Tool) -> bool:
-    return type(tool).show_use not in (Tool.show_use, FunctionTool.show_use)
+    return type(tool.unwrapped).show_use not in (Tool.show_use, FunctionTool.show_use)
+
+
+def _has_own_show_rejection(tool: Tool) -> bool:
+    return type(tool.unwrapped).show_rejection is not Tool.show_rejection
 
 
 def _agent_subject(fields: Mapping[str, Any]) -> str:

@@ -109,7 +109,7 @@ def _fit(tools: Iterable[Tool], tokens: int) -> bool:
 
 
 def _is_always_loaded(tool: Tool) -> bool:
-    return bool(getattr(tool, "always_load", False))
+    return bool(getattr(tool.unwrapped, "always_load", False))
 
 
 def list_deferred(tools: Sequence[Tool], most: int = MAX_LISTING_CHARS, starting: Sequence[str] = ()) -> str:

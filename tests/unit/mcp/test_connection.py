@@ -211,3 +211,21 @@ async def test_a_reload_of_the_settings_starts_and_ends_servers_and_changes_the_
         offered = [tool.name for tool in (await box.offering()).tools]
         assert "Write" not in offered and "mcp__s__echo" not in offered
     assert stage.pids()
+
+
+@pytest.mark.asyncio
+async def test_limits_of_the_settings_hold_for_tools_of_servers_and_go_with_them(stage):
+    limits = {"tools": {"mcp__s__echo": {"rateLimit": {"calls": 1, "seconds": 3600}}}}
+    async with stage.box(settings=limits, s={**stage.entry(), "alwaysLoad": True}) as box:
+        assert (await box.call("mcp__s__echo", text="a")).text == "a"
+        refused = await box.call("mcp__s__echo", text="b")
+        assert refused.is_error and "may be called once in 3600 s" in refused.text
+        servers = box.workspace.services.mcp_servers
+        servers.enable("s", False)
+        assert "mcp__s__echo" not in box.catalog
+        servers.enable("s", True)
+        await box.connected()
+        tool = box.catalog.find("mcp__s__echo")
+        assert tool is not None and tool.unwrapped is servers.servers["s"].tools["mcp__s__echo"]
+        assert (await box.call("mcp__s__echo", text="c")).text == "c"
+        assert (await box.call("mcp__s__echo", text="d")).is_error

@@ -22,7 +22,7 @@ def make_tree(folder: Path) -> Path:
 @pytest.mark.parametrize("copy_file", [plain_copy, clone_or_copy])
 def test_what_vanishes_while_a_folder_is_copied_is_left_out(tmp_path: Path, copy_file):
     source, target = make_tree(tmp_path / "source"), tmp_path / "target"
-    removed = []
+    removed: list[str] = []
 
     def copy_and_remove_the_rest(file: str, to: str) -> None:
         """The first file is copied; then everything else goes, this one between its content and its times."""

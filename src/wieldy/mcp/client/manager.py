@@ -276,5 +276,6 @@ class McpServers:
     def _remove_tools(self, tools: Mapping[str, ServerTool]) -> None:
         assert self._catalog is not None
         for name, tool in tools.items():
-            if self._catalog.find(name) is tool:
+            current = self._catalog.find(name)
+            if current is not None and current.unwrapped is tool:
                 self._catalog.remove(name)
