@@ -15,6 +15,7 @@ from wieldy.core.backend import Backend
 from wieldy.core.call import CallLike, PlannedCall, RawInput, ToolCall, as_tool_call
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Adviser, Decision, Judge, Opinion
+from wieldy.core.descriptors import raise_descriptor_limit
 from wieldy.core.effects import UNKNOWN_EFFECTS
 from wieldy.core.outcome import ToolResult
 from wieldy.core.state_dirs import state_home
@@ -22,7 +23,7 @@ from wieldy.core.tool import Options, Tool
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events
 from wieldy.engine.pipeline import decide, handle, plan_and_check
-from wieldy.engine.supervise import Supervisor, raise_descriptor_limit
+from wieldy.engine.supervise import Supervisor
 from wieldy.engine.turn import Flush
 from wieldy.files.journal.paths import journal_path
 from wieldy.files.session_undo import SessionUndo

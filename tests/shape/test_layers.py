@@ -101,6 +101,12 @@ def test_no_module_imports_upward(path: Path):
     assert not upward, f"{here} must not import {', '.join(sorted(upward))}"
 
 
+@pytest.mark.parametrize("domain", ORDER[ORDER.index("engine") + 1 : ORDER.index("permissions")])
+def test_a_domain_knows_nothing_of_the_engine(domain: str):
+    for path in (SOURCE / domain).rglob("*.py"):
+        assert "engine" not in imported(ast.parse(path.read_text(encoding="utf-8"))), path
+
+
 def test_a_tool_imports_domains_only():
     above = {"permissions", "hooks", "settings", "providers", "approval", "toolbox", "agent", "engine"}
     for path in (SOURCE / "tools").glob("*.py"):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from wieldy.engine.supervise import add_idle_descriptors
+from wieldy.core.descriptors import add_idle_descriptors
 from wieldy.files.writing.disk import LOCAL_DISK, sync_folder
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from wieldy.engine.supervise import PER_CALL, SPARE, DescriptorGate, open_descriptors
+from wieldy.core.descriptors import PER_CALL, SPARE, DescriptorGate, open_descriptors
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs Unix resource limits")
 
@@ -31,6 +31,23 @@ async def test_calls_wait_until_others_have_closed_their_descriptors():
     await asyncio.gather(*(call() for _ in range(12)))
     assert len(peaks) == 12
     assert max(peaks) <= limit - SPARE
+
+
+@pytest.mark.asyncio
+async def test_a_call_that_was_cancelled_while_it_waited_does_not_take_the_place_of_another():
+    gate = DescriptorGate(open_descriptors() + SPARE + PER_CALL)
+    async with gate.call():
+        waiting = [asyncio.create_task(_enter(gate)) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        waiting[0].cancel()
+        await asyncio.wait(waiting[:1])
+    await asyncio.gather(*waiting[1:])
+    assert not gate._waiters
+
+
+async def _enter(gate: DescriptorGate) -> None:
+    async with gate.call():
+        pass
 
 
 @pytest.mark.asyncio
