@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,6 +91,8 @@ async def test_pyright_reads_python(tmp_path: Path) -> None:
 
 async def test_go_vet_sees_the_package_around_the_file(tmp_path: Path) -> None:
     env = only(tmp_path, "go") | {"GOCACHE": str(tmp_path / "go"), "GOTELEMETRY": "off"}
+    if "-C dir" not in subprocess.run(["go", "help", "build"], capture_output=True, text=True, env=env).stdout:
+        pytest.skip("NOT TESTED: diagnostics by go: it is older than 1.20")
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "go.mod").write_text("module x\n\ngo 1.20\n")
     (tmp_path / "root" / "b.go").write_text("package p\n\nfunc B() int { return 1 }\n")

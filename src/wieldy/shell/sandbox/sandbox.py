@@ -151,10 +151,9 @@ class Sandbox:
             policy_for, self._workspace, also_writable=also_writable, hidden=hidden, read_only=read_only
         )
         endpoint, proxy_env = await self._open_proxy(policy)
-        prefix = wrapper.prefix(policy, endpoint)
 
         def confine(argv: list[str | bytes], env: dict[str, str]) -> tuple[list[str | bytes], dict[str, str]]:
-            return [*prefix, *argv], env | proxy_env
+            return [*wrapper.prefix(policy, endpoint), *argv], env | proxy_env
 
         return confine
 
@@ -243,7 +242,9 @@ def bubblewrap_arguments(bwrap: str, policy: SandboxPolicy, *, own_processes: bo
     for path in sorted(policy.protected):
         arguments += ["--ro-bind", path, path]
     hidden = set(policy.unreadable)
-    hidden |= {path for path in policy.sockets if not _covering(path, policy.unreadable)}
+    # A socket may be gone since the policy was made; bwrap cannot cover what is not there.
+    sockets = filter(os.path.exists, policy.sockets)
+    hidden |= {path for path in sockets if not _covering(path, policy.unreadable)}
     for path in sorted(hidden):
         # What the private temp folder replaces is not there.
         if _covering(path, mounts) not in policy.temporary:

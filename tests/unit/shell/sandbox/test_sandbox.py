@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tests.needs import skip_untested
 from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.launch import find_bash
-from wieldy.shell.running.shell import CommandResult, collect_result
+from wieldy.shell.running.shell import CommandResult, Shell, collect_result
 from wieldy.shell.sandbox import landlock
 from wieldy.shell.sandbox.policy import policy_for
 from wieldy.shell.sandbox.sandbox import (
@@ -282,24 +282,43 @@ async def test_temp_is_private_and_lasts_for_the_session(tmp_path):
         assert not os.path.exists(mark)
 
 
+@pytest.fixture
+def socket_at_home() -> Iterator[str]:
+    """A Unix socket that somebody listens on, in the home folder."""
+    with tempfile.TemporaryDirectory(dir=os.path.expanduser("~")) as folder, socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(f"{folder}/agent")
+        agent.listen()
+        yield f"{folder}/agent"
+
+
 @needs_bubblewrap
 @pytest.mark.asyncio
-@pytest.mark.parametrize("named", [False, True])
-async def test_unix_sockets_outside_temp_are_not_reachable_unless_named(tmp_path, named):
-    with tempfile.TemporaryDirectory(dir=os.path.expanduser("~")) as folder, socket.socket(socket.AF_UNIX) as agent:
-        path = f"{folder}/agent"
-        agent.bind(path)
-        agent.listen()
-        workspace = place(tmp_path, "bubblewrap", allowRead=[path] if named else [])
-        code = f"import socket; socket.socket(socket.AF_UNIX).connect('{path}'); print('join' + 'ed')"
+async def test_unix_sockets_outside_temp_are_not_reachable_unless_named(tmp_path, socket_at_home):
+    code = f"import socket; socket.socket(socket.AF_UNIX).connect('{socket_at_home}'); print('join' + 'ed')"
+    for named in (False, True):
+        workspace = place(tmp_path, "bubblewrap", allowRead=[socket_at_home] if named else [])
         result = await ran(workspace, f'{sys.executable} -c "{code}"')
-    assert ("joined" in result.text) is named
+        assert ("joined" in result.text) is named
+
+
+@needs_bubblewrap
+@pytest.mark.asyncio
+async def test_a_socket_that_is_gone_when_the_command_starts_does_not_fail_it(tmp_path, socket_at_home):
+    workspace = place(tmp_path, "bubblewrap")
+    session = workspace.services.shells
+    confine = await workspace.services.sandbox.confinement(also_writable=(str(session.folder),))
+    shutil.rmtree(os.path.dirname(socket_at_home))
+    os.mkdir(os.path.dirname(socket_at_home))  # for the fixture
+    assert (await finished(session.start("echo started", cwd=workspace.cwd, confine=confine))).text == "started\n"
 
 
 async def ran_confined(workspace: Workspace, command: str) -> CommandResult:
     session = workspace.services.shells
     confine = await workspace.services.sandbox.confinement(also_writable=(str(session.folder),))
-    shell = session.start(command, cwd=workspace.cwd, confine=confine)
+    return await finished(session.start(command, cwd=workspace.cwd, confine=confine))
+
+
+async def finished(shell: Shell) -> CommandResult:
     while await shell.next_progress(shell.started + 30):
         pass
     return await collect_result(shell)
