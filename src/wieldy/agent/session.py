@@ -171,8 +171,9 @@ class Session(SessionState):
     async def ask(self, prompt: Prompt, *, returns: Any = None) -> Any:
         """Send a prompt and return the model's last text. Raises `SessionError` when the run ends otherwise.
 
-        With `returns` the answer has a type: a dataclass, TypedDict, msgspec.Struct or pydantic model, or a JSON Schema for plain
-        JSON. An answer that does not fit goes back to the model with the problems, a few times.
+        With `returns` the answer has a type: a dataclass, TypedDict, msgspec.Struct, pydantic model or whatever else a tool may
+        take, such as `list[Plan]`; or a JSON Schema, for plain JSON. An answer that does not fit goes back to the model with the
+        problems, a few times.
         """
         ended = await self._runs.finish(send_prompt(prompt, returns))
         if returns is None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -33,7 +34,7 @@ class AnswerProblem(Exception):
 
 
 class AnswerType:
-    """What an answer must be: a dataclass, TypedDict, msgspec.Struct or pydantic model, or a JSON Schema.
+    """What an answer must be: an annotation, such as a dataclass or `list[Plan]`, or a JSON Schema.
 
     Raises `TypeError` or `ValueError` for something else.
     """
@@ -44,13 +45,11 @@ class AnswerType:
                 self._parameters = Parameters.from_schema(returns)
                 self._parameters.compile()
             else:
-                self._parameters = Parameters.from_type(returns)
+                self._parameters = Parameters.from_annotation(returns, "the answer")
         except SchemaError as error:
             raise ValueError(f"the schema of the answer cannot be used: {error}") from None
         except UnsupportedAnnotation as error:
-            raise TypeError(
-                f"`returns` is a dataclass, TypedDict, Struct, pydantic model or JSON Schema: {error}"
-            ) from None
+            raise TypeError(f"`returns` cannot be used: {error}") from None
 
     @property
     def instruction(self) -> str:
@@ -60,12 +59,16 @@ class AnswerType:
 
     def read(self, text: str) -> TypedAnswer:
         """Read the model's last text. Raises `AnswerProblem`."""
-        data = _find_json(text)
-        try:
-            return TypedAnswer(self._parameters.accept(data), data)
-        except InvalidInput as error:
-            problems = "\n".join(f"- {problem}" for problem in error.problems)
-            raise AnswerProblem(f"Your answer does not fit the schema:\n{problems}") from None
+        first_error: InvalidInput | None = None
+        for data in _find_json(text):
+            try:
+                return TypedAnswer(self._parameters.accept(data), data)
+            except InvalidInput as error:
+                first_error = first_error or error
+        if first_error is None:
+            raise AnswerProblem("Your answer is not JSON.")
+        problems = "\n".join(f"- {problem}" for problem in first_error.problems)
+        raise AnswerProblem(f"Your answer does not fit the schema:\n{problems}")
 
     def check(self, work: Work) -> Work:
         """Run some work until the last text fits; after some corrections that do not help the run ends with an error."""
@@ -106,16 +109,14 @@ def send_prompt(prompt: Prompt, returns: Any = None) -> Work:
     return send if answer_type is None else answer_type.check(send)
 
 
-def _find_json(text: str) -> Any:
-    """The JSON value in a text: all of it, or what stands in a code fence or between braces. Raises `AnswerProblem`."""
+def _find_json(text: str) -> Iterator[Any]:
+    """The JSON values that a text may mean: all of it, then what stands in a code fence, in brackets or in braces."""
     text = text.strip()
     candidates = [text, *(match[1] for match in reversed(list(_FENCE.finditer(text))))]
-    start, end = text.find("{"), text.rfind("}")
-    if 0 <= start < end:
-        candidates.append(text[start : end + 1])
+    for opening, closing in sorted((("[", "]"), ("{", "}")), key=lambda pair: text.find(pair[0])):
+        start, end = text.find(opening), text.rfind(closing)
+        if 0 <= start < end:
+            candidates.append(text[start : end + 1])
     for candidate in candidates:
-        try:
-            return json.loads(candidate)
-        except (ValueError, RecursionError):
-            continue
-    raise AnswerProblem("Your answer is not JSON.")
+        with contextlib.suppress(ValueError, RecursionError):
+            yield json.loads(candidate)

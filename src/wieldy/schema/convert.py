@@ -86,6 +86,10 @@ class Converter:
         """Return a function from a JSON object to an instance of a dataclass, TypedDict, struct or pydantic model."""
         return self._makers[self._model_type(cls)]
 
+    def value(self, annotation: Any) -> Maker:
+        """Return a function from JSON to a value of any annotation."""
+        return self._convert_to(self._type(annotation, PLAIN))
+
     def _with_rest(self, fields: Fields) -> Maker:
         known = {field.wire for field in fields.fields}
         hidden = {field.name for field in fields.fields} - known

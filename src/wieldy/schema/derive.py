@@ -170,6 +170,12 @@ def object_schema(fields: Fields) -> Schema:
     return derivation.finish(derivation.object_of(fields))
 
 
+def annotation_schema(annotation: Any, owner: str) -> Schema:
+    """Derive the schema of any annotation, including `$defs`."""
+    derivation = Derivation(owner)
+    return derivation.finish(derivation.schema_of(annotation))
+
+
 class Derivation:
     """Derives one schema: every model gets a definition; one that is referenced once is inlined at the end."""
 

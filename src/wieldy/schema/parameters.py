@@ -66,6 +66,16 @@ class Parameters:
         return cls(object_schema(fields), _spellings(fields, aliases), lambda converter: converter.model(kind))
 
     @classmethod
+    def from_annotation(cls, annotation: Any, owner: str) -> Parameters:
+        """Any annotation, such as `list[Plan]`; `accept` takes and returns what it says. Errors name the `owner`."""
+        from wieldy.schema.derive import annotation_schema
+        from wieldy.schema.fields import is_model, is_pydantic
+
+        if is_pydantic(annotation) or is_model(annotation):
+            return cls.from_type(annotation)
+        return cls(annotation_schema(annotation, owner), {}, lambda converter: converter.value(annotation))
+
+    @classmethod
     def from_schema(cls, schema: Mapping[str, Any], *, aliases: Mapping[str, str] | None = None) -> Parameters:
         """A raw JSON Schema; `accept` returns the checked dict itself."""
         return cls(dict(schema), aliases or {})
@@ -74,7 +84,7 @@ class Parameters:
         """Raise `SchemaError` if the schema cannot be used."""
         self._checker.compile()
 
-    def accept(self, input: dict[str, Any]) -> Any:
+    def accept(self, input: Any) -> Any:
         """Python values for an input under canonical names. Raises `InvalidInput` with every problem at once."""
         if self._accept is None:
             self._accept = self._build()
@@ -90,12 +100,12 @@ class Parameters:
 
         return self._make_converter(Converter())
 
-    def _check(self, input: dict[str, Any]) -> dict[str, Any]:
+    def _check(self, input: Any) -> Any:
         if self._checker.fits(input):
             return input
         raise InvalidInput(self._checker.problems(input))
 
-    def _retry(self, input: dict[str, Any], accept: Callable[[Any], Any], error: Exception) -> Any:
+    def _retry(self, input: Any, accept: Callable[[Any], Any], error: Exception) -> Any:
         """Conversion failed: raise every problem the schema finds; if it finds none, retry with `1.0` as `1`."""
         if problems := self._checker.problems(input):
             raise InvalidInput(problems) from None

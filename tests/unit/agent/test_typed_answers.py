@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 import pydantic
@@ -88,6 +88,32 @@ async def test_json_is_found_in_what_models_write_around_it(make_session, text):
         assert await session.ask("plan it", returns=SCHEMA) == {"goal": "tea"}
 
 
+@pytest.mark.parametrize(
+    ("returns", "text", "value"),
+    [
+        (list[Step], 'The steps: [{"title": "boil"}, {"title": "pour"}]', [Step("boil"), Step("pour")]),
+        (list[PlanModel], '```json\n[{"goal": "tea"}]\n```', [PlanModel(goal="tea")]),
+        (dict[str, Step], '{"first": {"title": "boil"}}', {"first": Step("boil")}),
+        (Step | None, "null", None),
+        (Literal["yes", "no"], '"yes"', "yes"),
+        (Annotated[int, Param(ge=1)], "3", 3),
+        (bool, "true", True),
+        (PlanDict, 'As [1] says: {"goal": "tea"}', {"goal": "tea"}),
+    ],
+)
+async def test_any_annotation_can_be_the_type(make_session, returns, text, value):
+    async with make_session(says(text)) as session:
+        assert await session.ask("plan it", returns=returns) == value
+
+
+async def test_a_list_that_does_not_fit_goes_back_with_its_problems(make_session):
+    model = says('[{"title": "boil"}, {"minutes": 0}]', '[{"title": "boil"}]')
+    async with make_session(model) as session:
+        assert await session.ask("plan it", returns=list[Step]) == [Step("boil")]
+    problems = str(model.requests[1].messages[-1].content)
+    assert "[1].title" in problems and "[1].minutes" in problems
+
+
 async def test_an_answer_that_does_not_fit_goes_back_with_its_problems(make_session):
     wrong = json.dumps({"goal": "tea", "steps": [{"title": "boil", "minutes": 0}], "more": 1})
     model = says("I think tea.", wrong, GOOD)
@@ -131,7 +157,7 @@ async def test_the_last_event_has_the_answer_as_json(make_session):
     assert last.data == json.loads(GOOD)
 
 
-@pytest.mark.parametrize("returns", [int, "Plan", list, 3, {"type": "float"}])
+@pytest.mark.parametrize("returns", [complex, list[bytes], "Plan", 3, {"type": "float"}])
 async def test_what_is_no_type_for_an_answer_is_an_error(make_session, returns):
     model = says(GOOD)
     async with make_session(model) as session:
@@ -166,5 +192,5 @@ async def test_the_events_of_an_answer_with_a_type_end_with_its_data(make_sessio
         events = [event async for event in session.answer({"a": True}, returns=SCHEMA)]
         assert isinstance(events[-1], RunEnded)
         assert events[-1].data == {"goal": "tea"}
-        with pytest.raises(TypeError, match="`returns` is a dataclass"):
-            session.answer({}, returns=int)
+        with pytest.raises(TypeError, match="`returns` cannot be used: the answer is annotated"):
+            session.answer({}, returns=complex)
