@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
@@ -323,15 +323,18 @@ async def _clear(
         return unasked, ()
     opinions = await _check(plan, ctx, services)
     advice = await consult(plan, services)
-    if advice.updated_input is not None:
-        plan = await _rewrite(plan, advice.updated_input, ticket, ctx, services)
+    if any(each.updated_input is not None for each in advice.values()):
+        plan, advice = await _rewrite_as_advised(plan, advice, ticket, ctx, services)
         opinions = await _check(plan, ctx, services)
-    cleared, answer = await authorize(plan, (*opinions, *advice.opinions), ticket, services)
+    advised = [opinion for each in advice.values() for opinion in each.opinions]
+    cleared, answer = await authorize(plan, (*opinions, *advised), ticket, services)
     if answer is not None and answer.updated_input is not None:
         plan = await _rewrite(plan, answer.updated_input, ticket, ctx, services)
         opinions = await _check(plan, ctx, services)
-        cleared, _ = await authorize(plan, (*opinions, *advice.opinions), ticket, services, answered=answer)
-    return cleared, advice.context
+        # Nobody but the person has seen this input.
+        advised = [opinion for opinion in advised if opinion.behavior != "allow"]
+        cleared, _ = await authorize(plan, (*opinions, *advised), ticket, services, answered=answer)
+    return cleared, tuple(line for each in advice.values() for line in each.context)
 
 
 async def _clear_unasked(plan: PlannedCall, ticket: Ticket, services: Services) -> ClearedCall | None:
@@ -376,18 +379,26 @@ def _advisers(plan: PlannedCall, services: Services) -> list[Adviser]:
     return [adviser for adviser in services.advisers if adviser.wants(plan)]
 
 
-async def consult(plan: PlannedCall, services: Services) -> Advice:
-    """Gather the advice of all hooks and analyses, which run side by side. The last rewrite of the input wins."""
-    advisers = _advisers(plan, services)
-    if not advisers:
-        return Advice()
+async def consult(plan: PlannedCall, services: Services, without: Collection[int] = ()) -> dict[int, Advice]:
+    """Gather the advice of all hooks and analyses by their ids, `without` some; they run side by side."""
+    advisers = [adviser for adviser in _advisers(plan, services) if id(adviser) not in without]
     advice = await asyncio.gather(*(_advise(adviser, plan, services) for adviser in advisers))
-    rewrites = [each.updated_input for each in advice if each.updated_input is not None]
-    return Advice(
-        opinions=tuple(opinion for each in advice for opinion in each.opinions),
-        updated_input=rewrites[-1] if rewrites else None,
-        context=tuple(line for each in advice for line in each.context),
-    )
+    return {id(adviser): each for adviser, each in zip(advisers, advice, strict=True)}
+
+
+async def _rewrite_as_advised(
+    plan: PlannedCall, advice: dict[int, Advice], ticket: Ticket, ctx: ToolContext, services: Services
+) -> tuple[PlannedCall, dict[int, Advice]]:
+    """Plan the call with the last of the rewritten inputs. Advisers that rewrote nothing advise on the new one."""
+    rewrites = {key: each for key, each in advice.items() if each.updated_input is not None}
+    *_, last = rewrites.values()
+    assert last.updated_input is not None
+    plan = await _rewrite(plan, last.updated_input, ticket, ctx, services)
+    others = await consult(plan, services, without=rewrites)
+    if any(each.updated_input is not None for each in others.values()):
+        problem = f"{plan.tool.name} was not run: those who may change its input cannot agree on one."
+        raise Refusal("hook", problem, "Tell the user.")
+    return plan, {**rewrites, **others}
 
 
 async def _advise(adviser: Adviser, plan: PlannedCall, services: Services) -> Advice:

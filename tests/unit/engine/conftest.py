@@ -37,7 +37,7 @@ def make_box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BoxMaker:
 
     @asynccontextmanager
     async def make(*tools: Any, verdicts: dict[str, Behavior] | None = None, **options: Any) -> AsyncIterator[Toolbox]:
-        judge = Verdicts(verdicts or {})
+        judge = options.pop("judge", None) or Verdicts(verdicts or {})
         async with Toolbox(tmp_path, tools=tools, judge=judge, builtins=False, **options) as box:
             yield box
 

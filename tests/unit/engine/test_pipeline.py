@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 
 from wieldy import Image, Output, Progress, Refusal, Text, Tool, ToolContext, ToolFailure, tool
-from wieldy.core.call import ToolCall
+from wieldy.core.call import PlannedCall, ToolCall
+from wieldy.core.decision import Advice, Answer, Decision, Opinion, Reason
 from wieldy.core.outcome import Done, Failed, Refused
 from wieldy.core.tool import Doubt
 
@@ -183,8 +184,6 @@ async def test_a_denial_names_its_reason(make_box):
 
 
 async def test_an_approver_may_change_the_input_and_it_is_checked_again(make_box):
-    from wieldy.core.decision import Answer
-
     answers = [Answer(True, updated_input={"a": 40, "b": 2}), Answer(True)]
     async with make_box(add, verdicts={"add": "ask"}, ask=lambda question: answers.pop(0)) as box:
         assert (await box.call("add", a=1)).text == "42"
@@ -192,6 +191,58 @@ async def test_an_approver_may_change_the_input_and_it_is_checked_again(make_box
         add, verdicts={"add": "ask"}, ask=lambda question: Answer(True, updated_input={"a": "x"})
     ) as box:
         assert (await box.call("add", a=1)).text.startswith("InputValidationError")
+
+
+class Advisers:
+    """An analysis that vouches for small numbers, and a hook that writes another one."""
+
+    def __init__(self, written: int | None) -> None:
+        self.written = written
+        self.seen: list[int] = []
+
+    def wants(self, plan: PlannedCall) -> bool:
+        return True
+
+    async def advise(self, plan: PlannedCall) -> Advice:
+        if self.written is not None:
+            return Advice(updated_input={"a": self.written, "b": 0})
+        self.seen.append(plan.input["a"])
+        return Advice((Opinion("analysis", "allow" if plan.input["a"] < 10 else "ask", "how large it is"),))
+
+
+async def test_advice_about_an_input_that_a_hook_has_replaced_does_not_count(make_box):
+    analysis = Advisers(None)
+    async with make_box(add, advisers=[analysis, Advisers(100)], ask=lambda question: False) as box:
+        assert (await box.call("add", a=1)).text.startswith("Permission denied")
+    assert analysis.seen == [1, 100]
+    async with make_box(add, advisers=[Advisers(None), Advisers(2)], ask=lambda question: False) as box:
+        assert (await box.call("add", a=100)).text == "2"
+
+
+async def test_an_opinion_that_allows_does_not_count_for_an_input_the_person_has_changed(make_box):
+    judged: list[list[str]] = []
+
+    class Judge:
+        def decide(self, plan: PlannedCall, opinions: Sequence[Opinion]) -> Decision:
+            judged.append([opinion.behavior for opinion in opinions])
+            return Decision("ask", (Reason("default", "ask", "always"),))
+
+    def person(question):
+        return Answer(True, updated_input={"a": 100, "b": 0})
+
+    async with make_box(add, judge=Judge(), advisers=[Advisers(None)], ask=person) as box:
+        assert (await box.call("add", a=1)).text == "100"
+    assert judged[-2:] == [["allow"], []]
+
+
+async def test_advisers_that_keep_changing_the_input_are_a_refusal(make_box):
+    class Fickle(Advisers):
+        async def advise(self, plan: PlannedCall) -> Advice:
+            return Advice(updated_input={"a": 3}) if plan.input["a"] != 1 else Advice()
+
+    async with make_box(add, advisers=[Fickle(None), Advisers(2)]) as box:
+        result = await box.call("add", a=1)
+    assert result.is_error and "cannot agree" in result.text
 
 
 @pytest.mark.parametrize(
