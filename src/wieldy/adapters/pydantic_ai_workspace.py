@@ -44,6 +44,7 @@ from wieldy.files.journal.command_snapshots import CommandSnapshot, record_unwat
 from wieldy.files.journal.entries import ChangeOrigin, Uncovered
 from wieldy.files.writing.errors import WriteError
 from wieldy.search.process import run_process
+from wieldy.shell.running.launch import Confinement
 
 if TYPE_CHECKING:
     from wieldy.core.call import PlannedCall
@@ -226,8 +227,13 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
                 return await self._run_remote(command, env, timeout)
             if not self.box.settings.get("sandbox.enabled"):
                 return await super().run(command, shell=shell, env=env, timeout=timeout)
-            argv, confined_env = await self._confine(command, env)
-            return await super().run(argv, env=confined_env, timeout=timeout)
+            confine = await self._confinement()
+            argv = [SHELL, "-c", command] if isinstance(command, str) else list(command)
+            confined, confined_env = confine(list(argv), {**self._env, **(env or {})})
+            try:
+                return await super().run([os.fsdecode(word) for word in confined], env=confined_env, timeout=timeout)
+            finally:
+                await in_thread_uncancellable(self.box.workspace.services.sandbox.disarm_repositories, confine)
 
     async def _run_remote(
         self, command: str | Sequence[str], env: Mapping[str, str] | None, timeout: float | None
@@ -270,17 +276,12 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
         code = result.exit_code
         return CommandResult(exit_code=128 - code if code < 0 else code, stdout=text, stderr=result.stderr)
 
-    async def _confine(
-        self, command: str | Sequence[str], env: Mapping[str, str] | None
-    ) -> tuple[list[str], dict[str, str]]:
-        """The command inside the sandbox. Raises `WorkspacePermissionError` where none works."""
+    async def _confinement(self) -> Confinement:
+        """What puts a command into the sandbox. Raises `WorkspacePermissionError` where none works."""
         sandbox = self.box.workspace.services.sandbox
         if (await sandbox.wrapper()).mechanism == "none":
             raise WorkspacePermissionError("the settings enable the sandbox, and none works on this system")
-        confine = await sandbox.confinement()
-        argv = [SHELL, "-c", command] if isinstance(command, str) else list(command)
-        confined, variables = confine(list(argv), {**self._env, **(env or {})})
-        return [os.fsdecode(word) for word in confined], variables
+        return await sandbox.confinement()
 
     async def _permit(self, tool: str, **input: Any) -> PlannedCall:
         """Have the toolbox judge an operation as a call of a tool. Raises `WorkspacePermissionError`."""

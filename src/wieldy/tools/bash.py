@@ -141,7 +141,7 @@ class Bash(Tool):
                 await snapshot.record_changes()
             raise
         timeout = _timeout_ms(args.get("timeout"), workspace) / 1000
-        run = ForegroundRun(shell, command, timeout, cwd, tuple(notices), confine is not None)
+        run = ForegroundRun(shell, command, timeout, cwd, tuple(notices), confine)
         try:
             while progress := await shell.next_progress(shell.started + timeout):
                 yield Progress(
@@ -187,7 +187,7 @@ class ForegroundRun(Struct, frozen=True):
     timeout: float
     cwd: str
     notices: tuple[str, ...]
-    sandboxed: bool
+    confine: Confinement | None
 
 
 async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
@@ -205,9 +205,8 @@ async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
         result = await stop_and_collect(shell, "timed out")
     meaning = explain_exit_code(run.command, result.code) if result.code is not None else None
     notices = [*run.notices, *end_notes(result, meaning, run.timeout, run.command)]
-    if run.sandboxed and workspace.backend is None:
-        notices += await in_thread(workspace.services.sandbox.remove_redirections)
-    if run.sandboxed and (meaning is None or meaning.is_error or result.code == 0):
+    notices += await in_thread(workspace.services.sandbox.disarm_repositories, run.confine)
+    if run.confine and (meaning is None or meaning.is_error or result.code == 0):
         notices += _blocked_notes(run.command, result, workspace)
     if notice := await look(workspace.files, update_working_directory, workspace, run.cwd, result.directory):
         notices.append(notice)
@@ -224,8 +223,7 @@ async def _interrupt(run: ForegroundRun, workspace: Workspace) -> Output:
 
     result = await stop_and_collect(run.shell, "interrupted")
     notices = [*run.notices, "interrupted: the command and everything it had started were ended"]
-    if run.sandboxed and workspace.backend is None:
-        notices += await in_thread(workspace.services.sandbox.remove_redirections)
+    notices += await in_thread(workspace.services.sandbox.disarm_repositories, run.confine)
     return _result_output(result, notices, True, workspace)
 
 
@@ -304,7 +302,13 @@ async def _confinement(
         return None, f"no sandbox works {where}: the command ran unconfined"
     hidden, read_only = await _guarded_files(analysis, ctx)
     folder = str(workspace.services.shells.folder)
-    return await sandbox.confinement(also_writable=(folder,), hidden=hidden, read_only=read_only), None
+    confine = await sandbox.confinement(
+        also_writable=(folder,),
+        hidden=hidden,
+        read_only=read_only,
+        writes_nothing=analysis.verdict == "read_only",
+    )
+    return confine, None
 
 
 async def _guarded_files(analysis: Analysis, ctx: ToolContext) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -152,14 +152,6 @@ def git_paths(root: str, roots: tuple[str, ...] = ()) -> GitPaths:
     return GitPaths(tuple({str(own): None, str(shared): None}), tuple(map(str, risky)))
 
 
-def redirected_repositories(roots: tuple[str, ...]) -> frozenset[str]:
-    """The files by which a main repository takes hooks and settings from another folder. Git itself never makes them there."""
-    files = (
-        os.path.join(root, ".git", "commondir") for root in roots if not os.path.islink(os.path.join(root, ".git"))
-    )
-    return frozenset(file for file in files if os.path.lexists(file))
-
-
 def main_repository(root: str) -> str | None:
     """The folder of the repository that a linked work tree belongs to; None for anything else."""
     dot_git = Path(root, ".git")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shlex
@@ -24,7 +23,8 @@ from wieldy.core.workspace import Workspace
 from wieldy.shell.running.guardian import python_command
 from wieldy.shell.running.launch import Confinement, find_bash
 from wieldy.shell.sandbox import bridge, landlock
-from wieldy.shell.sandbox.policy import SandboxPolicy, policy_for, redirected_repositories
+from wieldy.shell.sandbox.policy import SandboxPolicy, policy_for
+from wieldy.shell.sandbox.repositories import RepositoryWatch
 
 if TYPE_CHECKING:
     from wieldy.shell.policy.analysis import Analysis
@@ -97,7 +97,7 @@ class Sandbox:
         self._wrapper: Wrapper | None = None
         self._holds: bool | None = None
         self._blocked: dict[str, str] = {}
-        self._own_redirections: frozenset[str] | None = None
+        self._repositories: dict[Confinement, RepositoryWatch] = {}
 
     @property
     def enabled(self) -> bool:
@@ -142,11 +142,18 @@ class Sandbox:
         return f"inside, it was kept from {what}" if what else "the model wants it outside"
 
     async def confinement(
-        self, *, also_writable: tuple[str, ...] = (), hidden: tuple[str, ...] = (), read_only: tuple[str, ...] = ()
+        self,
+        *,
+        also_writable: tuple[str, ...] = (),
+        hidden: tuple[str, ...] = (),
+        read_only: tuple[str, ...] = (),
+        writes_nothing: bool = False,
     ) -> Confinement:
-        """A function that wraps a program and its environment by the workspace's current policy."""
+        """A function that wraps a program and its environment by the workspace's current policy.
+
+        Pass the function to `disarm_repositories` when the program has ended. With `writes_nothing`, that is not needed.
+        """
         wrapper = await self.wrapper()
-        await in_thread(self.remove_redirections)
         policy = await in_thread(
             policy_for, self._workspace, also_writable=also_writable, hidden=hidden, read_only=read_only
         )
@@ -155,21 +162,33 @@ class Sandbox:
         def confine(argv: list[str | bytes], env: dict[str, str]) -> tuple[list[str | bytes], dict[str, str]]:
             return [*wrapper.prefix(policy, endpoint), *argv], env | proxy_env
 
+        if not writes_nothing:
+            self._repositories[confine] = await in_thread(self._watch_repositories, policy, wrapper.mechanism)
         return confine
 
-    def remove_redirections(self) -> list[str]:
-        """Remove files by which commands in the sandbox made git take its hooks and settings from elsewhere; notes on them.
+    def _watch_repositories(self, policy: SandboxPolicy, mechanism: Mechanism) -> RepositoryWatch:
+        # The project's repository is a mount of its own: what is protected in it cannot even be replaced.
+        mounted = policy.writable if mechanism == "bubblewrap" else ()
+        held = frozenset(path for path in policy.protected if os.path.dirname(path) in mounted)
+        folders = tuple(path for path in (*policy.writable, policy.private_temp) if os.path.isdir(path))
+        return RepositoryWatch(folders, self._workspace.env, held)
 
-        What does not exist cannot be protected, so they are looked for before and after each command.
+    def disarm_repositories(self, confine: Confinement | None) -> list[str]:
+        """Disarm the git repositories that were made while a program ran; notes on what was done to them.
+
+        Programs of which nobody said that they have ended are looked after each time.
         """
-        files = redirected_repositories(self._workspace.roots)
-        if self._own_redirections is None:
-            self._own_redirections = files
-        removed = sorted(files - self._own_redirections)
-        for file in removed:
-            with contextlib.suppress(OSError):
-                os.unlink(file)
-        return [f"sandbox: {file} was removed: git would take hooks and settings from elsewhere" for file in removed]
+        watches = list(self._repositories.values()) if confine in self._repositories else []
+        if confine is not None:
+            self._repositories.pop(confine, None)
+        return list(dict.fromkeys(note for watch in watches for note in watch.disarm()))
+
+    async def aclose(self) -> None:
+        """Look after programs that ran until the end of the session."""
+        watches = list(self._repositories.values())
+        self._repositories.clear()
+        for watch in watches:
+            await in_thread(watch.disarm)
 
     async def shield(self, folders: Sequence[str]) -> Confinement | None:
         """A function that makes some folders read-only for a program and confines nothing else; None if nothing can do that."""

@@ -172,8 +172,38 @@ os.chmod("bin/git", 0o755)
     async with Toolbox(project, settings=settings) as box:
         result = await box.call("Bash", command=f"python3 - <<'END'{code}END")
         assert "Read-only file system" in result.text
-        assert "commondir was removed" in result.text
+        assert "commondir was renamed to commondir.untrusted" in result.text
         await box.call("Bash", command="git status")
+    subprocess.run(["git", "status"], cwd=project, check=True, stdout=subprocess.DEVNULL)
+    assert not ran_outside.exists()
+
+
+@needs_bubblewrap
+@pytest.mark.asyncio
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+@pytest.mark.parametrize("in_background", [False, True])
+async def test_a_repository_that_a_command_makes_in_the_project_runs_nothing_outside(
+    tmp_path, monkeypatch, in_background
+):
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "state"))
+    project = tmp_path / "project"
+    subprocess.run(["git", "init", "-q", project], check=True)
+    ran_outside = tmp_path / "ran-outside"
+    # `git status` in the project asks for the status of a repository that its index names.
+    plant = (
+        "git init -q sub && cd sub && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x && cd .. && "
+        f"git add sub; git -C sub config core.fsmonitor 'touch {ran_outside}'; echo planted"
+    )
+    (project / "plant.sh").write_text(plant)
+    settings = {"sandbox": {"enabled": True, "mechanism": "bubblewrap"}}
+    async with Toolbox(project, settings=settings, mode="bypassPermissions") as box:
+        if in_background:
+            await box.call("Bash", command="sh plant.sh", run_in_background=True)
+            await box.call("BashOutput", bash_id="bash_1", wait=20)
+        else:
+            result = await box.call("Bash", command="sh plant.sh")
+            assert "sub/.git/config was renamed to config.untrusted" in result.text
+    assert (project / "sub" / ".git" / "config.untrusted").exists()
     subprocess.run(["git", "status"], cwd=project, check=True, stdout=subprocess.DEVNULL)
     assert not ran_outside.exists()
 
