@@ -102,12 +102,12 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
         self.id = session_id or os.urandom(6).hex()
         self.events = Events()
         use_files = settings is None if load_settings is None else load_settings
-        reader = SettingsReader(root, explicit=settings, files=use_files, named=settings_file)
-        configured = reader.read()
-        configured.require_valid()
         self.catalog = Catalog(builtin_loaders(builtins))
         for tool in tools:
             self.add(tool)
+        reader = SettingsReader(root, explicit=settings, files=use_files, named=settings_file, tool_names=self.catalog)
+        configured = reader.read()
+        configured.require_valid()
         if settings:
             check_explicit_settings(settings, self.catalog)
         self.workspace = Workspace(

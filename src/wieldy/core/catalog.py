@@ -26,7 +26,7 @@ class Catalog:
     def __len__(self) -> int:
         return len(self._tools)
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._tools
 
     def offered_names(self) -> list[str]:

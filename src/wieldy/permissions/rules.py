@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Literal, TypeAlias
@@ -10,7 +11,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 
 from wieldy.core.decision import Behavior
-from wieldy.core.tool_names import RENAMED_TOOLS
+from wieldy.core.tool_names import BUILTIN_TOOLS, RENAMED_TOOLS
 from wieldy.core.truncate import truncate
 
 Layer: TypeAlias = Literal["managed", "command line", "code", "local", "project", "user", "session"]
@@ -114,18 +115,18 @@ def parse(text: str, behavior: Behavior, origin: Origin = IN_CODE, examples: Exa
     """Parse one rule. Raises `RuleError` for one that could not do what it seems to say."""
     text = text.strip()
     name, specifier = _split(text)
-    warning = _check_name(name, specifier, behavior)
+    _check_name(name, specifier, behavior)
+    warning: str | None = None
     subject = RENAMED_TOOLS.get(name, name)
     kind: Kind = "tool"
     if specifier is not None and specifier != "*":
         try:
-            kind, subject, specifier_warning = _classify(subject, specifier, behavior)
+            kind, subject, warning = _classify(subject, specifier, behavior)
         except RuleError:
-            likely_name = None if name in RENAMED_TOOLS else guess_tool(name)
+            likely_name = guess_tool(name)
             if likely_name is None:
                 raise
             raise RuleError(f"there is no tool `{name}`", f"{likely_name}({specifier})") from None
-        warning = specifier_warning or warning
     return Rule(text, behavior, kind, subject, specifier, origin, examples or Examples(), warning)
 
 
@@ -158,7 +159,7 @@ def _split(text: str) -> tuple[str, str | None]:
     return name, specifier
 
 
-def _check_name(name: str, specifier: str | None, behavior: Behavior) -> str | None:
+def _check_name(name: str, specifier: str | None, behavior: Behavior) -> None:
     if "*" in name:
         if specifier not in (None, "*"):
             raise RuleError(f"`{name}` is a pattern over tool names and takes no specifier", name)
@@ -166,19 +167,29 @@ def _check_name(name: str, specifier: str | None, behavior: Behavior) -> str | N
             raise RuleError(
                 f"`{name}` would allow tools by pattern: an allow rule may use `*` only after `mcp__server__`"
             )
+
+
+def unknown_tool(rule: Rule, others: Container[str] = ()) -> str | None:
+    """What to tell the author of a rule for a tool that is neither built in nor one of `others`; None for any other rule."""
+    name = rule.text.partition("(")[0]
+    if "*" in name or _is_known(name) or name in others:
         return None
-    if name not in RENAMED_TOOLS and (likely_name := guess_tool(name)) is not None:
-        return f"there is no built-in tool `{name}`, did you mean `{likely_name}`?"
-    return None
+    likely_name = guess_tool(name)
+    question = f"did you mean `{likely_name}`?" if likely_name else "it does nothing unless a program adds such a tool"
+    return f"there is no built-in tool `{name}`, {question}"
+
+
+def _is_known(name: str) -> bool:
+    return name in BUILTIN_TOOLS or name in RENAMED_TOOLS or name in DEFAULT_LEVELS or name.startswith("mcp__")
 
 
 @lru_cache(maxsize=512)
 def guess_tool(name: str) -> str | None:
     """Return the built-in tool that a misspelled name was probably meant to be."""
-    if name in DEFAULT_LEVELS or name.startswith("mcp__"):
+    if _is_known(name):
         return None
-    by_lower = {known.lower(): known for known in DEFAULT_LEVELS}
-    return next((by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=1, cutoff=0.8)), None)
+    by_lower = {known.lower(): known for known in BUILTIN_TOOLS}
+    return next((by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=1, cutoff=0.75)), None)
 
 
 def _classify(name: str, specifier: str, behavior: Behavior) -> tuple[Kind, str, str | None]:

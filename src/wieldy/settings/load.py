@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -17,10 +17,11 @@ from wieldy.core.setting_keys import default_of
 from wieldy.core.state_dirs import config_home
 from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.permissions.paths import PathResolver
-from wieldy.permissions.rules import Examples, Layer, Origin, Rule, RuleError, guess_tool, parse
+from wieldy.permissions.rules import Examples, Layer, Origin, Rule, RuleError, guess_tool, parse, unknown_tool
 from wieldy.permissions.ruleset import RiskLevels, RuleSet
 from wieldy.permissions.trust import FILE_NAME
 from wieldy.settings.sources import (
+    CLAUDE_FOLDER,
     MCP_FILE,
     SettingsProblem,
     SettingsSource,
@@ -143,7 +144,7 @@ class Settings(Struct, frozen=True):
         policy.update_settings(self.rules, RiskLevels.from_settings(self.values.get("tools")), self.outside)
 
 
-def load_settings(
+def load_settings(  # noqa: PLR0913 - every option is a keyword with a default
     root: str | os.PathLike[str],
     *,
     explicit: Mapping[str, Any] | None = None,
@@ -153,11 +154,13 @@ def load_settings(
     managed: Path | None = None,
     trust: Trust | None = None,
     named: str | os.PathLike[str] | None = None,
+    tool_names: Container[str] = (),
 ) -> Settings:
     """Load the settings of the project that a folder belongs to.
 
     `explicit` ones, from code or the command line, rank below managed ones and above all files; then comes the file `named`
     on the command line. Without `files` only these two count; with layers, also managed files and those of these layers.
+    `tool_names` are tools beside the built-in ones that rules may name.
     """
     root = os.path.realpath(root) if files is False else find_project_root(root, env)
     sources = [source_from_values(explicit, root, layer)] if explicit is not None else []
@@ -173,7 +176,7 @@ def load_settings(
         restrictions_only = not _reads_claude(_hold_back(sources, root, trust, env)[0])
         sources = _sort_by_layer([*sources, *_load_claude(root, env, report, restrictions_only, layers)])
     sources, pending = _hold_back(sources, root, trust, env)
-    return _combine(root, sources, pending, report, env)
+    return _combine(root, sources, pending, report, env, tool_names)
 
 
 def _sort_by_layer(sources: Sequence[SettingsSource]) -> list[SettingsSource]:
@@ -238,6 +241,7 @@ def _combine(
     pending: tuple[ConsentItem, ...],
     report: list[SettingsProblem],
     env: Mapping[str, str],
+    tool_names: Container[str],
 ) -> Settings:
     problems = [problem for source in sources for problem in source.problems]
     unreadable = [source.error for source in sources if source.error is not None]
@@ -247,7 +251,7 @@ def _combine(
     mistakes: list[SettingsProblem] = []
     for source in sources:
         rule_problems: list[SettingsProblem] = []
-        rules += _parse_rules(source, paths, rule_problems, left_out)
+        rules += _parse_rules(source, paths, rule_problems, left_out, tool_names)
         problems += [*rule_problems, *_tool_name_warnings(source)]
         if source.layer == "command line" and source.error is not None:
             mistakes.append(source.error)
@@ -362,7 +366,11 @@ def _make_absolute(values: dict[str, Any], root: str, home: str) -> None:
 
 
 def _parse_rules(
-    source: SettingsSource, paths: PathResolver, problems: list[SettingsProblem], left_out: list[Rule]
+    source: SettingsSource,
+    paths: PathResolver,
+    problems: list[SettingsProblem],
+    left_out: list[Rule],
+    tool_names: Container[str],
 ) -> Iterator[Rule]:
     """Yield the usable rules of a source; an allow rule that fails its own examples goes to `left_out`."""
     from wieldy.permissions.explain import failed_examples
@@ -382,9 +390,11 @@ def _parse_rules(
                 text = f"{behavior} rule cannot be used: {error}"
                 problems.append(SettingsProblem(text, origin.file, origin.line, fatal=is_fatal, lost=True))
                 continue
-            if rule.warning:
-                text = f"{behavior} rule `{rule}`: {rule.warning}"
-                problems.append(SettingsProblem(text, origin.file, origin.line))
+            problems += [
+                SettingsProblem(f"{behavior} rule `{rule}`: {warning}", origin.file, origin.line)
+                for warning in (rule.warning, _unknown_tool(rule, source, tool_names))
+                if warning is not None
+            ]
             failures = failed_examples(rule, paths) if examples else ()
             for failure in failures:
                 # A rule that forbids stays in force whatever its examples say.
@@ -395,6 +405,14 @@ def _parse_rules(
                 left_out.append(rule)
             else:
                 yield rule
+
+
+def _unknown_tool(rule: Rule, source: SettingsSource, tool_names: Container[str]) -> str | None:
+    """What is wrong with the name of a rule's tool. Claude Code's files may name tools that only Claude Code has."""
+    is_claudes = CLAUDE_FOLDER in Path(source.file or "").parts
+    if is_claudes and guess_tool(rule.text.partition("(")[0]) is None:
+        return None
+    return unknown_tool(rule, tool_names)
 
 
 def _only_managed(rules: Sequence[Rule], problems: list[SettingsProblem]) -> list[Rule]:
@@ -455,9 +473,10 @@ class SettingsReader:
         explicit: Mapping[str, Any] | None,
         files: bool | Collection[str],
         named: str | os.PathLike[str] | None,
+        tool_names: Container[str] = (),
     ) -> None:
         self.watched = files is not False or named is not None
-        self._read = partial(load_settings, root, explicit=explicit, files=files, named=named)
+        self._read = partial(load_settings, root, explicit=explicit, files=files, named=named, tool_names=tool_names)
         self._watcher = SettingsWatcher(root, named=named, others=files is not False)
 
     def read(self) -> Settings:

@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.decision import Behavior
-from wieldy.permissions.rules import RuleError, parse, split_list
+from wieldy.core.tool_names import BUILTIN_TOOLS
+from wieldy.permissions.rules import RuleError, parse, split_list, unknown_tool
+from wieldy.tools import MODULES
 
 
 @pytest.mark.parametrize(
@@ -84,12 +86,27 @@ def test_a_path_rule_for_another_tool_forbids_what_it_must_mean_and_says_so() ->
     assert rule.warning is not None and "Edit(.env)" in rule.warning
 
 
-def test_a_tool_name_in_the_wrong_case_or_with_a_slip_is_doubted() -> None:
-    for slip in ("bash", "BASH", "Bassh"):
-        warning = parse(slip, "deny").warning
+@pytest.mark.parametrize("behavior", ["deny", "ask", "allow"])
+def test_a_rule_for_a_tool_that_does_not_exist_is_doubted(behavior) -> None:
+    for slip in ("bash", "BASH", "Bassh", "Bahs", "Bash-"):
+        warning = unknown_tool(parse(slip, behavior))
         assert warning is not None and "did you mean `Bash`" in warning
-    for name in ("Bash", "Deploy", "mcp__x", "Task"):
-        assert parse(name, "deny").warning is None
+    assert "`Read`" in str(unknown_tool(parse("Raed", behavior)))
+    assert "`BrowserClick`" in str(unknown_tool(parse("BrowserClik", behavior)))
+    for name in ("Shell", "Terminal", "Deploy"):
+        assert "does nothing unless a program adds such a tool" in str(unknown_tool(parse(name, behavior)))
+        assert unknown_tool(parse(name, behavior), {name}) is None
+    for name in ("Bash", "mcp__x", "Task", "KillShell", "mcp__server__*"):
+        assert unknown_tool(parse(name, behavior)) is None
+
+
+def test_a_misspelled_tool_with_a_specifier_is_named_in_the_error() -> None:
+    with pytest.raises(RuleError, match=r"there is no tool `Raed`; did you mean `Read\(x\)`"):
+        parse("Raed(x)", "deny")
+
+
+def test_the_names_of_the_built_in_tools_are_all_known() -> None:
+    assert set(MODULES) == BUILTIN_TOOLS
 
 
 def test_an_absolute_path_written_with_one_slash_is_doubted() -> None:

@@ -303,6 +303,29 @@ def test_a_mistake_that_loses_no_restriction_stops_nothing(project, settings) ->
     assert not project.load().errors
 
 
+@pytest.mark.parametrize("behavior", ["deny", "ask", "allow"])
+def test_a_rule_for_a_tool_that_nobody_has_is_a_warning(project, behavior) -> None:
+    rules = ["Raed", "Terminal", "mcp__server__tool", "Task", "Bash"]
+    project.write("user", {"permissions": {behavior: rules}})
+    loaded = project.load()
+    assert not loaded.errors
+    assert [str(warning).partition(": ")[2] for warning in loaded.warnings] == [
+        f"{behavior} rule `Raed`: there is no built-in tool `Raed`, did you mean `Read`?",
+        f"{behavior} rule `Terminal`: there is no built-in tool `Terminal`, it does nothing unless a program adds such a tool",
+    ]
+
+
+def test_tools_of_a_program_may_be_named_in_rules(project) -> None:
+    project.write("user", {"permissions": {"deny": ["Deploy", "Reads"]}})
+    assert len(project.load().warnings) == 2
+    assert not project.load(tool_names={"Deploy", "Reads"}).warnings
+
+
+def test_claude_codes_files_may_name_tools_of_claude_code(project) -> None:
+    project.write("claude project", {"permissions": {"deny": ["SlashCommand", "Bahs"]}})
+    assert ["Bahs" in str(warning) for warning in project.load().warnings] == [True]
+
+
 def test_limits_of_a_tool_that_is_probably_misspelled_are_a_warning(project) -> None:
     project.write(
         "user", {"tools": {"Wirte": {"level": "forbidden"}, "KillBash": {"timeout": 5}, "mine": {"timeout": 5}}}
