@@ -261,8 +261,8 @@ class FilteredCatalog(Catalog):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def __contains__(self, name: str) -> bool:
-        return self._has(name) and name in self._catalog
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._has(name) and name in self._catalog
 
 
 def has_tool(name: str, task: SubagentTask, *, may_start: bool) -> bool:

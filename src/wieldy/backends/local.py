@@ -17,7 +17,7 @@ from typing import Self
 
 from wieldy.core.backend import FileInfo, FileKind, FolderEntry
 from wieldy.core.errors import StaleFileError
-from wieldy.core.realpath import open_resolved, open_resolved_folder, realpath
+from wieldy.core.realpath import make_resolved_folders, open_resolved, open_resolved_folder, realpath
 from wieldy.core.threads import in_thread
 from wieldy.files.writing.commit import WrittenFile, commit_writes
 from wieldy.files.writing.errors import WriteError
@@ -82,8 +82,12 @@ class LocalBackend:
         return realpath(path)
 
     def list_folder(self, path: str) -> Sequence[FolderEntry]:
-        with os.scandir(path) as entries:
-            return [_folder_entry(entry) for entry in entries]
+        descriptor = open_resolved(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with os.scandir(descriptor) as entries:
+                return [_folder_entry(entry, descriptor) for entry in entries]
+        finally:
+            os.close(descriptor)
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
         descriptor = open_resolved(path, OPEN_FLAGS)
@@ -121,7 +125,12 @@ class LocalBackend:
                 raise OSError(error.number or errno.EIO, error.message, path) from None
 
     def make_folder(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        try:
+            make_resolved_folders(path)
+        except NotADirectoryError:
+            if os.path.lexists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
+            raise
 
     def spawn(
         self, argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str], separate_stderr: bool = False
@@ -172,10 +181,10 @@ def _kind(mode: int) -> FileKind:
     return "link" if modes.S_ISLNK(mode) else "other"
 
 
-def _folder_entry(entry: os.DirEntry[str]) -> FolderEntry:
+def _folder_entry(entry: os.DirEntry[str], folder: int) -> FolderEntry:
     if entry.is_symlink():
         try:
-            return FolderEntry(entry.name, "link", os.readlink(entry.path))
+            return FolderEntry(entry.name, "link", os.readlink(entry.name, dir_fd=folder))
         except OSError:
             return FolderEntry(entry.name, "link", "?")
     if entry.is_dir(follow_symlinks=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 
@@ -57,6 +58,23 @@ def open_resolved_folder(path: str) -> int:
         return _open_folder(path, WALK_FLAGS, path)
 
 
+def make_resolved_folders(path: str) -> None:
+    """Make a folder and those above it, as far as they are missing. Raises `PathChanged` where a symlink is on the way."""
+    fd = os.open("/", WALK_FLAGS)
+    try:
+        for name in filter(None, path.split("/")):
+            try:
+                child_fd = _open_at(name, WALK_FLAGS, fd, path)
+            except FileNotFoundError:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=fd)
+                child_fd = _open_at(name, WALK_FLAGS, fd, path)
+            os.close(fd)
+            fd = child_fd
+    finally:
+        os.close(fd)
+
+
 def _open_folder(path: str, flags: int, whole: str) -> int:
     """Open in one call and verify; walk step by step where that fails, which also tells why."""
     try:
@@ -101,8 +119,11 @@ def _open_at(name: str, flags: int, folder_fd: int, path: str, mode: int = 0o666
 
 
 def _is_symlink(name: str, folder_fd: int) -> bool:
+    """Raises `PermissionError` for one that may not be read."""
     try:
         os.readlink(name, dir_fd=folder_fd)
+    except PermissionError:
+        raise
     except OSError:
         return False
     return True

@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from queue import SimpleQueue
 
 from msgspec import Struct
@@ -47,9 +47,17 @@ def split_pattern(pattern: str, folder: str, files: FileSystem = LOCAL_FILES) ->
 
 
 async def find_files(
-    pattern: str, folder: str, ripgrep: Ripgrep, limit: int = 100, hidden: HiddenTest | None = None
+    pattern: str,
+    folder: str,
+    ripgrep: Ripgrep,
+    limit: int = 100,
+    hidden: HiddenTest | None = None,
+    resolve: Callable[[str], str] | None = None,
 ) -> GlobResult:
-    """Files below `folder` that match and are not hidden, latest change first; a `limit` of 0 means all."""
+    """Files below `folder` that match and are not hidden, latest change first; a `limit` of 0 means all.
+
+    `resolve` says where the folder led when it was judged: no other is searched.
+    """
     files = ripgrep.files
     root, rest = split_pattern(pattern, folder, files)
     if rest.endswith("/"):
@@ -65,7 +73,8 @@ async def find_files(
 
     async def list_files() -> ProcessResult:
         try:
-            return await ripgrep.run(argv, root, listing.consume)
+            place = resolve(root) if resolve else root
+            return await ripgrep.run(argv, place, listing.consume, is_resolved=resolve is not None)
         finally:
             listing.end()
 

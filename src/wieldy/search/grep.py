@@ -8,12 +8,13 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem, look
+from wieldy.core.realpath import PathChanged
 from wieldy.core.threads import in_thread
 from wieldy.search.glob import newest_first
 from wieldy.search.ignore import HiddenTest
@@ -42,7 +43,10 @@ GrepMode: TypeAlias = Literal["files_with_matches", "content", "count"]
 
 
 class GrepQuery(Struct, frozen=True):
-    """A search for a regular expression in an absolute file or folder. A `limit` of 0 means all."""
+    """A search for a regular expression in an absolute file or folder. A `limit` of 0 means all.
+
+    `real_root` is where the root led when it was judged: nothing else is searched.
+    """
 
     pattern: str
     root: str
@@ -56,6 +60,7 @@ class GrepQuery(Struct, frozen=True):
     after: int = 0
     limit: int = 250
     offset: int = 0
+    real_root: str = ""
 
     @property
     def has_context(self) -> bool:
@@ -92,7 +97,7 @@ class GrepResult(Struct, frozen=True):
 async def grep(query: GrepQuery, ripgrep: Ripgrep, hidden: HiddenTest | None = None) -> GrepResult:
     """Search. Files that are `hidden` do not appear in any way."""
     _check_pattern(query.pattern)
-    target = await in_thread(_open_target, query.root, ripgrep.files)
+    target = await in_thread(_open_target, query, ripgrep.files)
     if target.binary:
         return GrepResult(notices=("The file is binary, and binary files are not searched.",))
     deadline = time.monotonic() + ripgrep.seconds
@@ -127,27 +132,47 @@ def _check_pattern(pattern: str) -> None:
 
 
 class _Target(Struct, frozen=True):
-    """Where a search runs: in a folder, on one of its files (`name`) or on everything below."""
+    """Where a search runs: in a folder, on one of its files (`name`) or on everything below.
+
+    `place` is the folder where a judged path led, if there was one: nothing else may be searched.
+    """
 
     folder: str
     name: str = ""
     binary: bool = False
+    place: str = ""
+
+    async def run(
+        self,
+        ripgrep: Ripgrep,
+        argv: Sequence[str | bytes],
+        consume: Callable[[bytes], bool],
+        seconds: float | None = None,
+    ) -> ProcessResult:
+        """Run a command there."""
+        return await ripgrep.run(argv, self.place or self.folder, consume, seconds, is_resolved=bool(self.place))
 
     @property
     def prefix(self) -> str:
         return self.folder.rstrip("/") + "/"
 
 
-def _open_target(root: str, files: FileSystem) -> _Target:
+def _open_target(query: GrepQuery, files: FileSystem) -> _Target:
     """Raises OSError when the path cannot be opened."""
-    mode = files.stat(root).st_mode
+    root, real = query.root, query.real_root or query.root
+    mode = (files.lstat if query.real_root else files.stat)(real).st_mode
+    if stat.S_ISLNK(mode):
+        files.read_link(real)  # one that may not be read is no link that came later
+        raise PathChanged(root)
     if stat.S_ISDIR(mode):
-        return _Target(root)
+        return _Target(root, place=query.real_root)
     if not stat.S_ISREG(mode):
         raise SearchFailure(f"{root} is neither a file nor a folder, so it cannot be searched.")
-    head = files.read_start(root, _BINARY_PROBE)
+    head = files.read_start(real, _BINARY_PROBE)
     utf16 = head.startswith((b"\xff\xfe", b"\xfe\xff"))
-    return _Target(os.path.dirname(root), os.path.basename(root), b"\0" in head and not utf16)
+    place, name = os.path.split(real)
+    folder = os.path.dirname(root) if os.path.basename(root) == name else place
+    return _Target(folder, name, b"\0" in head and not utf16, place if query.real_root else "")
 
 
 async def _find_matching_files(
@@ -173,7 +198,7 @@ async def _find_matching_files(
     if is_newest_first:
         flags.append("--sortr=modified")
     argv = await look(ripgrep.files, ripgrep.search_command, target.folder, query.pattern, flags, f"./{target.name}")
-    result = await ripgrep.run(argv, target.folder, collector.consume)
+    result = await target.run(ripgrep, argv, collector.consume)
     if has_failed(result):
         raise SearchFailure(await in_thread(_explain_failure, result.stderr, query, ripgrep))
     notices = (f"The search was stopped after {MAX_FILES} files; narrow it.",) if collector.full else ()
@@ -279,7 +304,7 @@ async def _print_page(
     for batch in _batches(files, query, page):
         names = [b"./" + os.fsencode(file.path[len(target.prefix) :]) for file in batch]
         argv = ripgrep.print_command(query.pattern, flags, names)
-        result = await ripgrep.run(argv, target.folder, page.reader.consume, seconds)
+        result = await target.run(ripgrep, argv, page.reader.consume, seconds)
         if result.timed_out:
             notices += (f"Printing lines was stopped after {seconds:g} s, so some are missing. Narrow the search.",)
         if page.full or result.timed_out:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +12,7 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct
 
 from wieldy.core.backend import Backend, BackendProcess, end_and_reap, spawn_on
+from wieldy.core.realpath import open_resolved_folder
 from wieldy.core.subprocesses import kill_process
 from wieldy.core.threads import in_thread, run_in_background
 
@@ -40,11 +42,19 @@ async def run_process(
     seconds: float,
     consume: Consumer,
     backend: Backend | None = None,
+    is_resolved: bool = False,
 ) -> ProcessResult:
-    """Run a program, on a backend if one is given. It is dead when this returns, also when this is cancelled; one that a
+    """Run a program, on a backend if one is given. With `is_resolved`, a symlink on the way to `cwd` is an error; a backend
+    cannot check that. The program is dead when this returns, also when this is cancelled; one that a
     backend is about to start then is ended once it has started."""
     errors = _ErrorOutput()
-    process = await (_start(argv, cwd, env) if backend is None else _start_remote(backend, argv, cwd, env))
+    process = await (
+        _start_remote(backend, argv, cwd, env)
+        if backend is not None
+        else _start_in(argv, cwd, env)
+        if is_resolved
+        else _start(argv, cwd, env)
+    )
     enough = timed_out = finished = False
     try:
         async with asyncio.timeout(seconds):
@@ -102,6 +112,16 @@ class _LocalChild:
 
     async def wait(self) -> int:
         return await self._process.wait()
+
+
+async def _start_in(argv: Sequence[str | bytes], cwd: str, env: Mapping[str, str]) -> _Child:
+    """Start a program in exactly this folder. Raises `PathChanged` where a symlink has come in between."""
+    folder = open_resolved_folder(cwd)
+    try:
+        by_descriptor = f"/proc/self/fd/{folder}"
+        return await _start(argv, by_descriptor if os.path.isdir(by_descriptor) else cwd, env)
+    finally:
+        os.close(folder)
 
 
 async def _start(argv: Sequence[str | bytes], cwd: str, env: Mapping[str, str]) -> _Child:

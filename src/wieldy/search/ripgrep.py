@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, field
 
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem, look
+from wieldy.core.realpath import PathChanged
 from wieldy.search.format import LEAD_CHARS, LINE_CHARS, cut_line
 from wieldy.search.ignore import VERSION_CONTROL, inside_repository
 from wieldy.search.process import Consumer, ProcessResult, run_process
@@ -144,19 +145,36 @@ class Ripgrep(Struct, frozen=True):
         return [*self.command, *_COMMON, *layout, *fields, *flags, f"--regexp={pattern}", "--", *paths]
 
     async def run(
-        self, argv: Sequence[str | bytes], folder: str, consume: Consumer, seconds: float | None = None
+        self,
+        argv: Sequence[str | bytes],
+        folder: str,
+        consume: Consumer,
+        seconds: float | None = None,
+        *,
+        is_resolved: bool = False,
     ) -> ProcessResult:
-        """Run a command in a folder. Raises `SearchFailure` where it cannot be started."""
+        """Run a command in a folder. Raises `SearchFailure` where it cannot be started.
+
+        With `is_resolved`, `PathChanged` where a symlink has come into the way to the folder.
+        """
         backend = self.files.backend if isinstance(self.files, RemoteFileSystem) else None
         seconds = seconds or self.seconds
         try:
             result = await run_process(
-                argv, cwd=folder, env=self.env, seconds=seconds, consume=consume, backend=backend
+                argv,
+                cwd=folder,
+                env=self.env,
+                seconds=seconds,
+                consume=consume,
+                backend=backend,
+                is_resolved=is_resolved,
             )
             if backend is not None and result.exit_code in NOT_STARTED:
                 why = result.stderr or "it was not found"
                 raise SearchFailure(f"ripgrep cannot be run on {backend.id}: {why}. `rg` must be on the PATH there.")
             return result
+        except PathChanged:
+            raise
         except OSError as error:
             if not await look(self.files, self.files.is_folder, folder):
                 raise

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
 
 from wieldy.core.filesystem import LOCAL_FILES, Entry, FileSystem
+from wieldy.core.realpath import open_resolved
 from wieldy.search.format import display_path, escape_controls
 from wieldy.search.ignore import HiddenTest, IgnoreRules, inside_repository, load_parent_rules
 from wieldy.search.patterns import PathTest, compile_globs
@@ -67,8 +69,8 @@ def list_tree(
     respect_ignore_files: bool = True,
     files: FileSystem = LOCAL_FILES,
 ) -> Tree:
-    """List an absolute folder. Raises OSError when it cannot be opened, BadGlob for an `ignore` that cannot be read."""
-    lister = _Lister(files, files.realpath(folder), compile_globs(ignore), hidden, limit, stopped)
+    """List the realpath of a folder. Raises OSError when it cannot be opened, BadGlob for an `ignore` that cannot be read."""
+    lister = _Lister(files, folder, compile_globs(ignore), hidden, limit, stopped)
     if respect_ignore_files:
         in_repository = inside_repository(lister.top.path, files)
         lister.top.rules = load_parent_rules(lister.top.path, in_repository, files=files)
@@ -135,7 +137,7 @@ class _Lister:
             return []
 
     def open(self, folder: TreeEntry) -> list[TreeEntry]:
-        dir_entries = self.files.list_folder(folder.path)
+        dir_entries = _list_folder(folder.path) if self.files is LOCAL_FILES else self.files.list_folder(folder.path)
         rules = folder.rules and folder.rules.enter(folder.path, {entry.name for entry in dir_entries})
         entries = (self.entry(entry, rules) for entry in dir_entries)
         return sorted((entry for entry in entries if entry), key=lambda entry: entry.name)
@@ -154,14 +156,43 @@ class _Lister:
             self.ignored += 1
             return None
         return TreeEntry(
-            dir_entry.name, dir_entry.path, is_folder, self.link_target(dir_entry) if is_link else None, rules
+            dir_entry.name, dir_entry.path, is_folder, getattr(dir_entry, "target", "?") if is_link else None, rules
         )
 
-    def link_target(self, entry: Entry) -> str:
-        try:
-            return self.files.read_link(entry.path) if self.files is LOCAL_FILES else getattr(entry, "target", "?")
-        except OSError:
-            return "?"
+
+class _LocalEntry:
+    """One name in a folder of this machine, as it was when the folder was listed."""
+
+    def __init__(self, entry: os.DirEntry[str], folder: str, descriptor: int) -> None:
+        self.name = entry.name
+        self.path = os.path.join(folder, entry.name)
+        self.target = ""
+        self._is_folder = entry.is_dir(follow_symlinks=False)
+        self._is_file = entry.is_file(follow_symlinks=False)
+        if entry.is_symlink():
+            try:
+                self.target = os.readlink(entry.name, dir_fd=descriptor)
+            except OSError:
+                self.target = "?"
+
+    def is_symlink(self) -> bool:
+        return bool(self.target)
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        return self._is_folder
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        return self._is_file
+
+
+def _list_folder(path: str) -> Sequence[Entry]:
+    """List a folder of this machine. Raises `PathChanged` where a symlink has come in between."""
+    descriptor = open_resolved(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with os.scandir(descriptor) as entries:
+            return [_LocalEntry(entry, path, descriptor) for entry in entries]
+    finally:
+        os.close(descriptor)
 
 
 def _format(entries: Iterable[TreeEntry], more: int | None, indent: str) -> Iterator[str]:

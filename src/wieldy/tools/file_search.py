@@ -99,7 +99,7 @@ async def _swept(ctx: ToolContext, request: FileSearchRequest, max_files: int) -
     backend = ctx.workspace.backend
     if (problem := _enabled(ctx.workspace)) is not True:
         raise ToolFailure(f"{problem}.", "Use Grep to find the places and Edit to change them.")
-    await in_thread(_refuse, request, ctx.workspace)
+    await in_thread(_refuse, request, ctx)
     hidden = hidden_test(ctx.judge)
     # On a backend, where a file leads is looked up afterwards, in a thread.
     gathered = (
@@ -157,10 +157,11 @@ class _Gathered:
             self._ctx.emit(ToolProgress(call_id=self._ctx.call_id, name="FileSearch", text=text, data=message))
 
 
-def _refuse(request: FileSearchRequest, workspace: Workspace) -> None:
-    """Refuse a pattern, a template, a glob or a path that cannot be read."""
+def _refuse(request: FileSearchRequest, ctx: ToolContext) -> None:
+    """Refuse a pattern, a template, a glob or a path that cannot be read, and a path that no longer leads where it did."""
     import re
 
+    from wieldy.core.realpath import PathChanged
     from wieldy.search.patterns import BadGlob, compile_globs
     from wieldy.search.similar_paths import explain_unreachable
 
@@ -169,8 +170,11 @@ def _refuse(request: FileSearchRequest, workspace: Workspace) -> None:
         compile_globs((*request.globs, *request.excluded))
     except (BadGlob, re.error) as error:
         raise ToolFailure(f"The glob cannot be read: {error}.") from None
+    workspace = ctx.workspace
     try:
         workspace.files.stat(request.root)
+        if workspace.files.realpath(request.root) != ctx.resolved(request.root):
+            raise PathChanged(request.root)
     except OSError as error:
         raise ToolFailure(*explain_unreachable(request.root, error, workspace.cwd, workspace.files)) from None
 

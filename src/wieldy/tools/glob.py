@@ -54,7 +54,7 @@ async def glob(
         if not stat.S_ISDIR((await look(files, files.stat, folder)).st_mode):
             raise ToolFailure(f"{folder} is a file, and Glob searches folders.", "Use Read for a file.")
         ripgrep = Ripgrep.for_tool("Glob", workspace, folder)
-        result = await find_files(pattern, folder, ripgrep, limit, hidden_test(ctx.judge))
+        result = await find_files(pattern, folder, ripgrep, limit, hidden_test(ctx.judge), ctx.resolved)
     except SearchFailure as failure:
         raise ToolFailure(str(failure)) from None
     except OSError as error:

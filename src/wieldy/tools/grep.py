@@ -60,6 +60,7 @@ async def grep(  # noqa: PLR0913 - the options of a search are many
     query = GrepQuery(
         pattern=pattern,
         root=path or workspace.cwd,
+        real_root=ctx.resolved(path or workspace.cwd),
         mode=output_mode,
         globs=tuple(split_globs(glob or "")),
         file_type=type or None,

@@ -43,7 +43,7 @@ async def ls(
     try:
         tree = await in_thread(
             list_tree,
-            folder,
+            ctx.resolved(folder),
             ignore or (),
             hidden_test(ctx.judge),
             stopped=lambda: ctx.abort.aborted,

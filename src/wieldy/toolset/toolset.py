@@ -289,5 +289,5 @@ class ActivatingCatalog(Catalog):
     def __len__(self) -> int:
         return len(self._catalog)
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._catalog

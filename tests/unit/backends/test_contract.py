@@ -36,6 +36,23 @@ def test_a_backend_keeps_the_contract(place: tuple[Backend, str], check: Backend
     check(*place)
 
 
+@pytest.mark.parametrize("link", ["a", "a/b", "a/b/c"])
+def test_a_link_that_came_later_is_neither_listed_nor_made_folders_in(tmp_path: Path, link: str):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").touch()
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    path = str(tmp_path / "a" / "b" / "c")
+    with LocalBackend() as backend:
+        backend.make_folder(f"{path}/made/deep")
+        assert [entry.name for entry in backend.list_folder(path)] == ["made"]
+        (tmp_path / link).rename(tmp_path / "moved")
+        (tmp_path / link).symlink_to(tmp_path / "outside")
+        for use in (backend.list_folder, lambda path: backend.make_folder(f"{path}/new/deep")):
+            with pytest.raises(OSError, match="leads elsewhere"):
+                use(path)
+    assert [each.name for each in (tmp_path / "outside").iterdir()] == ["secret"]
+
+
 def test_one_of_several_writers_of_the_same_version_wins(place: tuple[Backend, str]):
     backend, folder = place
     if not isinstance(backend, LocalBackend | OverlayBackend):

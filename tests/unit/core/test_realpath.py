@@ -247,3 +247,39 @@ def test_links_before_one_that_may_not_be_read_are_followed(tmp_path):
     _require_unreadable_link()
     (tmp_path / "first").symlink_to("/proc/1")
     assert realpath(f"{tmp_path}/first/cwd/x") == "/proc/1/cwd/x"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", ["folder", "folder/sub", "file.txt"])
+@pytest.mark.parametrize(
+    ("tool", "fields"),
+    [
+        ("Grep", {"pattern": ".", "output_mode": "content"}),
+        ("Grep", {"pattern": "."}),
+        ("Glob", {"pattern": "**/*"}),
+        ("LS", {}),
+        ("Read", {}),
+        ("FileSearch", {"pattern": "."}),
+    ],
+)
+async def test_a_search_does_not_follow_a_link_that_came_after_the_question(tmp_path, tool, fields, name):
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for folder in (root / "folder" / "sub", outside / "sub"):
+        folder.mkdir(parents=True)
+        (folder / "sub.txt").write_text("plain\n")
+    (root / "file.txt").write_text("plain\n")
+    for folder in (outside, outside / "sub"):
+        (folder / "secret.txt").write_text("secret\n")
+    swapped = root / "file.txt" if name == "file.txt" else root / "folder"
+
+    def swap(question):
+        swapped.rename(tmp_path / "moved")
+        swapped.symlink_to(outside / "secret.txt" if name == "file.txt" else outside)
+        return True
+
+    settings = {"permissions": {"ask": [tool]}}
+    key = "file_path" if tool == "Read" else "path"
+    async with Toolbox(root, settings=settings, ask=swap, state_dir=tmp_path / "state") as box:
+        result = await box.call(tool, {**fields, key: str(root / name)})
+    assert swapped.is_symlink()
+    assert "secret" not in result.text.replace("secret.txt leads", ""), result.text
