@@ -1,15 +1,24 @@
-"""Read PDF documents: the text of some pages, or images of them. Wraps pypdfium2."""
+"""Read PDF documents: the text of some pages, or images of them. Wraps pypdfium2.
+
+A document of a few kilobytes can make PDFium take all memory and abort, so each is read in a process with limits.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import io
-import threading
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
+from wieldy.console import write_to_parent
 from wieldy.core.errors import ToolFailure
 from wieldy.core.outcome import Content, Image, Text
 
@@ -21,11 +30,17 @@ LONG_SIDE = 1568
 POINTS_PER_INCH = 72
 MAX_SCALE = 200 / POINTS_PER_INCH
 
-# PDFium keeps its state in globals: one call at a time in the whole process.
-_pdfium_lock = threading.Lock()
+MAX_PAGE_CHARS = 500_000
+MAX_SECONDS = 30
+MAX_MEMORY = 1 << 30
+"""For what a document needs beside its own bytes."""
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from wieldy.files.reading.pdf import main; main(*sys.argv[2:])"
+)
 
 
-class PdfPages(Struct, frozen=True):
+class PdfPages(Struct, frozen=True, tag=True):
     """Some pages of a document: their numbers (from 1), and the text or the image of each."""
 
     count: int
@@ -42,8 +57,58 @@ class PdfPages(Struct, frozen=True):
         return (Text("\n\n".join(f"<page {n} of {self.count}>\n{text or NO_TEXT}" for n, text in pages)),)
 
 
+class PdfProblem(Struct, frozen=True, tag=True):
+    """Why a document cannot be read, as the process that reads it says."""
+
+    problem: str
+    next_step: str
+
+
 def read_pdf(data: bytes, name: str, *, pages: str | None = None, as_images: bool = False) -> PdfPages:
     """The pages asked for ("1-5,8"), or all where there are few; `name` is for error messages."""
+    if importlib.util.find_spec("pypdfium2") is None:
+        raise ToolFailure(f"{name} is a PDF, and reading it needs pypdfium2: pip install 'wieldy[docs]'.")
+    request = json.dumps({"name": name, "pages": pages, "as_images": as_images})
+    command = [
+        sys.executable,
+        "-I",
+        "-c",
+        _PROGRAM,
+        json.dumps([str(folder) for folder in sys.path]),
+        request,
+        str(len(data)),
+    ]
+    try:
+        done = subprocess.run(command, input=data, capture_output=True, cwd="/", timeout=MAX_SECONDS, check=False)
+        reply = msgspec.json.decode(done.stdout, type=PdfPages | PdfProblem)
+    except (subprocess.TimeoutExpired, msgspec.DecodeError):
+        raise ToolFailure(
+            f"{name} cannot be read: it takes more than {MAX_SECONDS} s or {MAX_MEMORY >> 20} MB of memory.",
+            "Ask for fewer pages with `pages`; it may also be damaged, or be made to exhaust its readers.",
+        ) from None
+    if isinstance(reply, PdfProblem):
+        raise ToolFailure(reply.problem, reply.next_step)
+    return reply
+
+
+def main(request: str, size: str) -> None:
+    """Read the document on stdin within limits, and print its pages or what is wrong."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        memory = MAX_MEMORY + 3 * int(size)
+        resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    reply: PdfPages | PdfProblem
+    try:
+        reply = _read(sys.stdin.buffer.read(), **json.loads(request))
+    except ToolFailure as failure:
+        reply = PdfProblem(failure.problem, failure.next_step)
+    write_to_parent(msgspec.json.encode(reply))
+
+
+def _read(data: bytes, name: str, pages: str | None, as_images: bool) -> PdfPages:
     with _open_document(data, name) as document:
         count = len(document)
         numbers = _select_pages(pages, count, name)
@@ -75,20 +140,17 @@ def parse_page_numbers(pages: str, count: int) -> tuple[int, ...]:
 
 @contextmanager
 def _open_document(data: bytes, name: str) -> Iterator[Any]:
+    import pypdfium2  # type: ignore[import-untyped]
+
     try:
-        import pypdfium2  # type: ignore[import-untyped]
-    except ImportError:
-        raise ToolFailure(f"{name} is a PDF, and reading it needs pypdfium2: pip install 'wieldy[docs]'.") from None
-    with _pdfium_lock:
+        document = pypdfium2.PdfDocument(data)
+    except pypdfium2.PdfiumError as error:
+        raise ToolFailure(_explain_open_error(name, str(error))) from None
+    with closing(document):
         try:
-            document = pypdfium2.PdfDocument(data)
+            yield document
         except pypdfium2.PdfiumError as error:
-            raise ToolFailure(_explain_open_error(name, str(error))) from None
-        with closing(document):
-            try:
-                yield document
-            except pypdfium2.PdfiumError as error:
-                raise ToolFailure(f"{name} is damaged: {error}.") from None
+            raise ToolFailure(f"{name} is damaged: {str(error).rstrip('.')}.") from None
 
 
 def _explain_open_error(name: str, error: str) -> str:
@@ -113,8 +175,10 @@ def _select_pages(pages: str | None, count: int, name: str) -> tuple[int, ...]:
 
 def _page_text(document: Any, number: int) -> str:
     with closing(document[number - 1]) as page, closing(page.get_textpage()) as text:
-        content: str = text.get_text_range() if text.count_chars() else ""
-        return content.replace("\r\n", "\n").replace("\r", "\n").strip()
+        count = text.count_chars()
+        content: str = text.get_text_range(0, min(count, MAX_PAGE_CHARS)) if count else ""
+        note = f"\n(cut: the page has {count} characters)" if count > MAX_PAGE_CHARS else ""
+        return content.replace("\r\n", "\n").replace("\r", "\n").strip() + note
 
 
 def _render_page(document: Any, number: int, name: str) -> Image:

@@ -110,6 +110,42 @@ def test_a_locked_document_is_refused() -> None:
         read_pdf(locked, "it")
 
 
+def exponential_document() -> bytes:
+    """A document of a few kilobytes whose page holds 10²⁴ letters, by forms that hold ten others each."""
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Contents 4 0 R /Resources << /XObject << /X 6 0 R >> >> >>",
+        b"<< /Length 5 >> stream\n/X Do\nendstream",
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for number in range(7, 32):
+        content = b"/X Do " * 10 if number < 31 else b"BT /F 9 Tf (x) Tj ET"
+        resources = b"<< /Font << /F 5 0 R >> /XObject << /X %d 0 R >> >>" % number
+        head = b"<< /Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources %b /Length %d >>" % (
+            resources,
+            len(content),
+        )
+        objects.append(head + b" stream\n" + content + b"\nendstream")
+    body = b"".join(b"%d 0 obj %b endobj\n" % (number, each) for number, each in enumerate(objects, 1))
+    return b"%PDF-1.7\n" + body + b"trailer << /Size 32 /Root 1 0 R >>\n%%EOF"
+
+
+@pytest.mark.parametrize("as_images", [False, True])
+def test_a_document_that_exhausts_memory_or_time_is_refused_and_harms_nobody(as_images: bool) -> None:
+    document = exponential_document()
+    assert len(document) < 10_000
+    with pytest.raises(ToolFailure, match=r"it cannot be read: it takes more than 30 s or 1024 MB of memory"):
+        read_pdf(document, "it", as_images=as_images)
+    assert read_pdf(pdf("Still here"), "it").texts == ("Still here",)
+
+
+def test_a_page_with_endless_text_is_cut() -> None:
+    (text,) = read_pdf(pdf(") Tj (".join(["word " * 1_000] * 200)), "it").texts
+    assert text.startswith("word word ")
+    assert text.endswith("characters)") and len(text) < 600_000
+
+
 def test_several_documents_are_read_side_by_side_without_harm() -> None:
     documents = [pdf(*(f"Document {d} page {p}" for p in range(5))) for d in range(8)]
     with ThreadPoolExecutor(8) as threads:
