@@ -153,7 +153,7 @@ def _function(**annotations: Any) -> Any:
     return tool
 
 
-def _accepts(parameters: Parameters, value: dict[str, Any]) -> bool:
+def _accepts(parameters: Parameters, value: Any) -> bool:
     try:
         parameters.accept(value)
     except InvalidInput as misfit:
@@ -188,3 +188,12 @@ def test_a_schema_is_plain_json_and_valid_in_its_draft(kind):
     schema = Parameters.from_function(_function(x=kind.annotation)).schema
     assert json.loads(json.dumps(schema)) == schema
     assert jsonschema_rs.meta.is_valid({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
+
+
+@LAW
+@given(st.data(), KINDS)
+def test_a_single_value_is_accepted_where_its_schema_accepts_it(data, kind):
+    parameters = Parameters.from_annotation(kind.annotation, "it")
+    value = data.draw(kind.fitting | JSON)
+    fits = jsonschema_rs.Draft202012Validator(parameters.schema).is_valid(value)
+    assert _accepts(parameters, value) == fits, (parameters.schema, value)

@@ -179,11 +179,12 @@ def annotation_schema(annotation: Any, owner: str) -> Schema:
 class Derivation:
     """Derives one schema: every model gets a definition; one that is referenced once is inlined at the end."""
 
-    __slots__ = ("_definitions", "_foreign", "_names", "_owner", "_parameter", "_references")
+    __slots__ = ("_aliases", "_definitions", "_foreign", "_names", "_owner", "_parameter", "_references")
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
         self._parameter = ""
+        self._aliases: list[Any] = []
         self._definitions: dict[type, Schema] = {}
         self._references: dict[type, list[Schema]] = {}
         self._names: dict[type, str] = {}
@@ -259,8 +260,16 @@ class Derivation:
         if (target := getattr(annotation, "__supertype__", None)) is not None:  # NewType
             return self.schema_of(target)
         if type(annotation).__name__ == "TypeAliasType":
-            return self.schema_of(annotation.__value__)
+            return self._alias(annotation)
         raise self._unsupported(annotation)
+
+    def _alias(self, alias: Any) -> Schema:
+        if alias in self._aliases:
+            raise self._unsupported(alias, "refers to itself; use a dataclass")
+        self._aliases.append(alias)
+        schema = self.schema_of(alias.__value__)
+        self._aliases.pop()
+        return schema
 
     def _generic(self, annotation: Any, origin: Any) -> Schema:
         arguments = typing.get_args(annotation)
@@ -377,6 +386,7 @@ def pydantic_schema(cls: Any, prefix: str = "") -> tuple[Schema, Schema]:
     if "$ref" in schema and len(schema) == 1:  # a recursive model
         schema = dict(definitions[schema["$ref"].removeprefix("#/$defs/")])
     schema.pop("title", None)
-    if schema.get("type") == "object" and "properties" in schema:
-        schema.setdefault("additionalProperties", False)
+    for model in (schema, *definitions.values()):
+        if model.get("type") == "object" and "properties" in model:
+            model.setdefault("additionalProperties", False)
     return schema, definitions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -34,8 +35,8 @@ def decode(text: str, *, raw_controls: bool = False) -> Decoded:
     def make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
         if len(made) != len(pairs):
-            keys = [key for key, _ in pairs]
-            duplicates.update(dict.fromkeys(key for key in keys if keys.count(key) > 1))
+            counts = Counter(key for key, _ in pairs)
+            duplicates.update(dict.fromkeys(key for key, count in counts.items() if count > 1))
         return made
 
     try:

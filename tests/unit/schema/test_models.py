@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required, TypedDict
 
@@ -320,3 +321,25 @@ def test_the_way_to_an_unsupported_field_is_told():
 
     with pytest.raises(UnsupportedAnnotation, match=r"parameter `x\.inner` is annotated `complex`"):
         one(list[Holder])
+
+
+def test_unknown_fields_of_a_nested_pydantic_model_are_refused_unless_it_allows_them():
+    class Open(pydantic.BaseModel, extra="allow"):
+        name: str
+
+    class Outer(pydantic.BaseModel):
+        address: Address
+        opened: Open | None = None
+
+    parameters = Parameters.from_type(Outer)
+    with pytest.raises(InvalidInput, match=r"address\.more: is not a known field"):
+        parameters.accept({"address": {"street": "x", "more": 1}})
+    assert parameters.accept({"address": {"street": "x"}, "opened": {"name": "n", "more": 1}}).opened.more == 1
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="needs type aliases with a syntax of their own")
+def test_a_type_alias_that_refers_to_itself_is_refused():
+    scope: dict[str, Any] = {}
+    exec("type Json = dict[str, Json] | list[Json] | str", scope)
+    with pytest.raises(UnsupportedAnnotation, match="`Json`, which refers to itself"):
+        one(scope["Json"])
