@@ -225,6 +225,7 @@ class AgentLoop:
 
         Raises `Aborted`, `ProviderFailure` or `SessionError`.
         """
+        self._model_turn.loop_breaker.reset()
         context = (*context, *await self.hooks.on_prompt(prompt_text(content)))
         self.transcript.append(UserMessage([*content, *map(_text_block, context)], at=time.time()))
         return await self._run_turns(abort)

@@ -152,10 +152,10 @@ class ModelTurn:
         waiting = [result.call_id for result in results if isinstance(result.outcome, Waiting)]
         if waiting:
             self.transcript.append(CallsWaiting(waiting))
-        if turn.has_lasting_effects:
+        if turn.lasting_calls:
             await self.transcript.flush(results=True)
         looping = [
-            self.loop_breaker.record(call, failed=result.is_error)
+            self.loop_breaker.record(call, failed=result.is_error, changes=call.id in turn.lasting_calls)
             for call, result in zip(turn.calls, results, strict=True)
             if not isinstance(result.outcome, Waiting)
         ]

@@ -1,9 +1,10 @@
-"""The loop breaker refuses the third identical failing call in a row; the fifth ends the turn."""
+"""The loop breaker refuses the third identical failing call while nothing changes; the fifth ends the turn."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from hashlib import blake2b
 
 from wieldy.core.call import RawInput, ToolCall
 from wieldy.core.errors import Refusal
@@ -11,13 +12,24 @@ from wieldy.core.errors import Refusal
 POLLING_TOOLS = frozenset({"BashOutput"})
 REFUSE_AT = 3
 STOP_AT = 5
+MAX_CHANGES = 1_000
 
 
 class LoopBreaker:
-    """Counts consecutive failures of the same call. A success of that call resets its count."""
+    """Counts the failures of the same call.
+
+    Its success resets its count. A change that was not made before resets all counts: a command that runs the tests may fail
+    many times while the model mends the code.
+    """
 
     def __init__(self) -> None:
-        self._failures: dict[str, int] = {}
+        self._failures: dict[bytes, int] = {}
+        self._changes: dict[bytes, None] = {}
+
+    def reset(self) -> None:
+        """Forget everything: a person has spoken, and may have changed something."""
+        self._failures.clear()
+        self._changes.clear()
 
     def check(self, call: ToolCall) -> None:
         """Raise `Refusal` for a call that has failed too often to be run once more."""
@@ -27,25 +39,32 @@ class LoopBreaker:
         if count >= REFUSE_AT - 1:
             raise Refusal(
                 "loop",
-                f"This exact call of {call.name} has failed {count} times, and was not run again.",
+                f"This exact call of {call.name} has failed {count} times with no change in between, and was not run again.",
                 "The same input will "
                 "fail the same way: change it, look at why it fails with another tool, or tell the user what is in the way.",
                 person=f"the same call has failed {count} times before",
             )
 
-    def record(self, call: ToolCall, *, failed: bool) -> bool:
-        """Count the result of a call; true when the turn must end."""
+    def record(self, call: ToolCall, *, failed: bool, changes: bool = False) -> bool:
+        """Count the result of a call, which `changes` something or not; true when the turn must end."""
         if not failed and not self._failures:
             return False
         key = _key(call.name, call.input)
         if not failed:
             self._failures.pop(key, None)
+            if changes and key not in self._changes:
+                self._failures.clear()
+                self._changes[key] = None
+                if len(self._changes) > MAX_CHANGES:
+                    del self._changes[next(iter(self._changes))]
             return False
         self._failures[key] = self._failures.get(key, 0) + 1
         return call.name not in POLLING_TOOLS and self._failures[key] >= STOP_AT
 
 
-def _key(name: str, input: RawInput) -> str:
+def _key(name: str, input: RawInput) -> bytes:
+    """A digest: the input may be long, and is remembered for as long as the session lasts."""
     if isinstance(input, Mapping):
-        return f"{name} {json.dumps(input, sort_keys=True, default=str)}"
-    return f"{name} {input if isinstance(input, str) else bytes(input).decode('utf-8', 'replace')}"
+        input = json.dumps(input, sort_keys=True, default=str)
+    data = input.encode("utf-8", "surrogatepass") if isinstance(input, str) else bytes(input)
+    return blake2b(name.encode("utf-8", "surrogatepass") + b" " + data, digest_size=16).digest()

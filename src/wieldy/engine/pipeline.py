@@ -99,9 +99,10 @@ async def _take_through(
         ctx = _context(call, services, turn)
         cleared, added_context = await _clear(plan, ticket, ctx, services)
         await services.queue.start(ticket, services.abort)
-        if turn is not None and turn.flush is not None and any(map(is_lasting, cleared.plan.effects)):
-            turn.has_lasting_effects = True
-            await turn.flush()
+        if turn is not None and any(map(is_lasting, cleared.plan.effects)):
+            turn.lasting_calls.add(call.id)
+            if turn.flush is not None:
+                await turn.flush()
         return await _run(cleared, ctx, services, added_context), cleared.plan.notes
     except Deferred as deferred:
         if turn is not None:

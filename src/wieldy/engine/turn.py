@@ -21,7 +21,7 @@ class CallTurn:
     """Owns the tasks of its calls: leaving the block with an error cancels what is still running.
 
     Where there is a `flush`, it is awaited before a call does something that lasts, so that the transcript on disk already
-    contains the call; `has_lasting_effects` says whether that happened. `waiting` are the effects of calls whose questions
+    contains the call; `lasting_calls` are the ids of those that did. `waiting` are the effects of calls whose questions
     are answered later.
     """
 
@@ -37,7 +37,7 @@ class CallTurn:
         self.calls: list[ToolCall] = []
         self.call_ids: list[str] = []
         self.flush = flush
-        self.has_lasting_effects = False
+        self.lasting_calls: set[str] = set()
         self.waiting: list[Effects] = []
         self.loop_breaker = loop_breaker
         self._services = services

@@ -10,7 +10,7 @@ from tests.unit.agent.oracle import check_history
 
 from wieldy import Script
 from wieldy.agent.model_turn import MAX_BACKOFF_SECONDS, MAX_RETRY_AFTER_SECONDS, retry_delay
-from wieldy.core.events import ModelAnswered, ModelRequested, Retried, ToolStarted, ToolSucceeded
+from wieldy.core.events import ModelAnswered, ModelRequested, Retried, ToolEnded, ToolStarted, ToolSucceeded
 from wieldy.core.provider import ProviderFailure
 
 FAIL = {"fail": "overloaded", "status": 529, "retry_after": 0}
@@ -154,6 +154,27 @@ async def test_the_same_failing_call_is_refused_the_third_time_and_ends_the_run_
         assert ledger.ran == ["x", "x"]
         assert len(session.messages) == 11
         check_history(session.messages)
+
+
+@pytest.mark.asyncio
+async def test_a_command_may_fail_as_often_as_something_is_edited_before_it(make_session, tmp_path):
+    test = {"call": "Bash", "input": {"command": f"grep -q 7 {tmp_path}/answer.txt || exit 3"}}
+    edits = [{"call": "Write", "input": {"file_path": f"{tmp_path}/answer.txt", "content": str(n)}} for n in range(8)]
+    model = Script([[step] for edit in edits for step in (edit, test)] + [[{"text": "done"}]])
+    async with make_session(model, builtins=True, mode="bypassPermissions") as session:
+        events = await events_of(session)
+    codes = [event.result.data["exitCode"] for event in events if isinstance(event, ToolEnded) and event.name == "Bash"]
+    assert codes == [3] * 7 + [0]
+    assert ended(events).why == "done"
+
+
+@pytest.mark.asyncio
+async def test_a_new_prompt_lets_a_call_that_has_failed_run_again(make_session, ledger):
+    again = [{"call": "fails", "input": {"word": "x"}}]
+    async with make_session(Script([again, again, [{"text": "fails"}], again, [{"text": "fails"}]])) as session:
+        await session.ask("go")
+        await session.ask("I have mended it: again")
+    assert ledger.ran == ["x", "x", "x"]
 
 
 @pytest.mark.asyncio

@@ -55,3 +55,27 @@ def test_a_tool_for_polling_is_never_refused():
     breaker = LoopBreaker()
     assert not any(fail(breaker, 10, call({"id": 1}, "BashOutput")))
     breaker.check(call({"id": 1}, "BashOutput"))
+
+
+def test_a_change_resets_the_counts_but_not_the_same_change_again():
+    breaker, edit = LoopBreaker(), call({"content": "a"}, "Write")
+    fail(breaker, 2, call())
+    breaker.record(call({"path": "a"}, "Read"), failed=False)
+    breaker.record(edit, failed=True, changes=True)
+    with pytest.raises(Refusal):
+        breaker.check(call())
+    breaker.record(edit, failed=False, changes=True)
+    breaker.check(call())
+    for _ in range(2):
+        fail(breaker, 1, call())
+        breaker.record(edit, failed=False, changes=True)
+    with pytest.raises(Refusal):
+        breaker.check(call())
+
+
+def test_a_reset_forgets_every_failure():
+    breaker = LoopBreaker()
+    fail(breaker, 4, call())
+    breaker.reset()
+    breaker.check(call())
+    assert fail(breaker, 1, call()) == [False]
