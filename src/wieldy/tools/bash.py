@@ -45,7 +45,7 @@ class Bash(Tool):
             "run_in_background": {"type": "boolean"},
             "sandbox": {
                 "type": "boolean",
-                "description": "false: outside the sandbox, if it got in the way; asks the user",
+                "description": "false: outside the sandbox, for what needs the network or was blocked; asks the user",
             },
         },
         "required": ["command"],

@@ -39,6 +39,7 @@ _PS = (
     "-AaedfFHjlLmNTVyMcwxrhZ -o: -O: -p: -q: -C: -u: -U: -g: -G: -t: -s: --sort= --forest --no-headers --headers "
     "--pid= --ppid= --user= --format= --cols= --columns= --width= --lines= --rows= --version"
 )
+_ADDRESS = re.compile(r"(\d{1,3}(\.\d{1,3}){3}|\[[\da-fA-F:]+\])(:[\w,-]+)?")
 _PS_OPERAND = re.compile(r"[aufxjlrwhHTmSvc]+|\d+(,\d+)*")
 _PS_SELECTIONS = word_set("-O -p -q -C -u -U -g -G -t -s --pid --ppid --user")
 _NETSTAT = "-tulnpaersicgWvo46 --tcp --udp --listening --numeric --programs --all --route --interfaces"
@@ -209,11 +210,15 @@ def _python(call: ProgramCall) -> CallEffects:
 
 
 def _lsof(call: ProgramCall) -> CallEffects:
-    parsed = parse_args(call.args, option_table("-nPltUai -p: -u: -c:", exact=True))
+    """`lsof -n`; a host that `-i` names is looked up in spite of `-n`, unless it is an address."""
+    parsed = parse_args(call.args, option_table("-nPltUa -i? -s? -p: -u: -c:", exact=True))
     if not parsed.has("-n"):
         return unknown("`lsof` without `-n` asks a name server")
-    if any(not word.static or word.text.startswith("+") for word in parsed.operands):
+    words = [*parsed.operands, *parsed.values("-i", "-s")]
+    if any(not word.static or word.text.startswith("+") for word in words):
         return unknown("an operand of `lsof` that is not known in advance")
+    if any(host and not _ADDRESS.fullmatch(host) for host in (word.text.partition("@")[2] for word in words)):
+        return unknown("`lsof` asks a name server about a host")
     return NO_EFFECTS
 
 
