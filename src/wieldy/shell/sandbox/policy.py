@@ -37,9 +37,28 @@ SECRET_PATHS = (
     "/etc/shadow",
 )
 TEMPORARY = ("/tmp", "/var/tmp")
+PRIVATE_TEMP_NAME = "sandbox-tmp"
+CACHES_NAME = ".build-caches"
 OWN_PROGRAM = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[3]))
 SERVICE_SOCKETS = ("/run/docker.sock", "/run/containerd", "/run/podman", "/run/dbus", "/run/user", "/tmp/.X11-unix")
 """Sockets of services that could act outside the sandbox for a command inside."""
+BUILD_CACHES = {
+    "GOCACHE": "go-build",
+    "GOLANGCI_LINT_CACHE": "golangci-lint",
+    "UV_CACHE_DIR": "uv",
+    "ZIG_GLOBAL_CACHE_DIR": "zig",
+}
+"""Caches below the home folder without which a program does not work at all, by the variable that moves them.
+
+They are moved, not made writable: programs outside trust what they find there.
+"""
+FEW_RETRIES = {
+    "npm_config_fetch_retries": "0",
+    "PIP_RETRIES": "1",  # with none, pip does not say that the network is missing
+    "UV_HTTP_RETRIES": "0",
+    "CARGO_NET_RETRY": "0",
+}
+"""Without a network every attempt fails: npm would make them for more than a minute."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +105,7 @@ def policy_for(
     deny_read = _paths([*SECRET_PATHS, *SERVICE_SOCKETS, *workspace.setting("sandbox.denyRead")], home, workspace.root)
     allow_read = _paths(workspace.setting("sandbox.allowRead"), home, workspace.root)
     temporary = (workspace.env.get("TMPDIR") or tempfile.gettempdir(), *TEMPORARY)
-    private_temp = workspace.session_dir / "sandbox-tmp"
+    private_temp = workspace.session_dir / PRIVATE_TEMP_NAME
     make_private_folder(private_temp)
     git = [git_paths(root, workspace.roots) for root in workspace.roots]
     commits = (path for place in git for path in place.writable)
@@ -103,6 +122,13 @@ def policy_for(
         sockets=tuple(path for path in bound_sockets() if path not in allow_read),
         network=workspace.setting("sandbox.network"),
     )
+
+
+def program_variables(policy: SandboxPolicy, *, has_proxy: bool = False) -> dict[str, str]:
+    """Variables for programs in a sandbox with a private temp folder: where to keep build caches, and not to retry in vain."""
+    temp = policy.temporary[:1]
+    caches = {name: os.path.join(*temp, CACHES_NAME, folder) for name, folder in BUILD_CACHES.items() if temp}
+    return caches if policy.network or has_proxy else caches | FEW_RETRIES
 
 
 def extra_writable(workspace: Workspace) -> list[str]:

@@ -23,7 +23,7 @@ from wieldy.core.workspace import Workspace
 from wieldy.shell.running.guardian import python_command
 from wieldy.shell.running.launch import Confinement, find_bash
 from wieldy.shell.sandbox import bridge, landlock
-from wieldy.shell.sandbox.policy import SandboxPolicy, policy_for
+from wieldy.shell.sandbox.policy import CACHES_NAME, PRIVATE_TEMP_NAME, SandboxPolicy, policy_for, program_variables
 from wieldy.shell.sandbox.repositories import RepositoryWatch
 
 if TYPE_CHECKING:
@@ -34,20 +34,23 @@ Mechanism = Literal["bubblewrap", "landlock", "none"]
 
 MAX_BLOCKED = 32
 MAX_QUOTED = 160
-_NO_NETWORK = r"Network is unreachable|[Cc]ould ?n.t resolve|[Cc]ould not resolve|Temporary failure in name resolution"
+_NO_NETWORK = (
+    r"[Nn]etwork is unreachable|[Cc]ould ?n.t resolve|[Cc]ould not resolve|Temporary failure in name resolution"
+)
 _BLOCKED_NETWORK = re.compile(
     rf"{_NO_NETWORK}|Name or service not known|nodename nor servname|getaddrinfo|EAI_AGAIN|ENETUNREACH|ENOTFOUND|dial tcp"
     r"|No route to host|[Ff]ailed to (connect|establish a new connection)|Cannot assign requested address"
     # Servers on this machine are outside, too.
     r"|error sending request|[Cc]onnection refused|ECONNREFUSED|Cannot connect to the Docker daemon"
 )
+_READ_ONLY = r"[Rr]ead-only file system|ReadOnlyFileSystem|EROFS"
 _BLOCKED_FILE = re.compile(
-    r"Read-only file system|EROFS|Permission denied|EACCES|Operation not permitted|EPERM|Device or resource busy|EBUSY"
+    rf"{_READ_ONLY}|[Pp]ermission denied|EACCES|[Oo]peration not permitted|EPERM|Device or resource busy|EBUSY"
     # The temp folder is another one inside.
     r"|/tmp/\S*: (No such file or directory|Directory nonexistent)|ENOENT.*/tmp/"
 )
 # Messages that hardly come from anything else: they count even if the command as a whole succeeded, as `curl URL | head` does.
-_SURELY_BLOCKED = re.compile(rf"{_NO_NETWORK}|EAI_AGAIN|Read-only file system|EROFS")
+_SURELY_BLOCKED = re.compile(rf"{_NO_NETWORK}|EAI_AGAIN|{_READ_ONLY}")
 # What programs that were told to be quiet end with if they reach nobody.
 _NETWORK_EXIT_CODES = {"curl": (6, 7), "wget": (4,)}
 
@@ -158,9 +161,12 @@ class Sandbox:
             policy_for, self._workspace, also_writable=also_writable, hidden=hidden, read_only=read_only
         )
         endpoint, proxy_env = await self._open_proxy(policy)
+        variables = (
+            program_variables(policy, has_proxy=endpoint is not None) if wrapper.mechanism == "bubblewrap" else {}
+        )
 
         def confine(argv: list[str | bytes], env: dict[str, str]) -> tuple[list[str | bytes], dict[str, str]]:
-            return [*wrapper.prefix(policy, endpoint), *argv], env | proxy_env
+            return [*wrapper.prefix(policy, endpoint), *argv], variables | env | proxy_env
 
         if not writes_nothing:
             self._repositories[confine] = await in_thread(self._watch_repositories, policy, wrapper.mechanism)
@@ -184,11 +190,13 @@ class Sandbox:
         return list(dict.fromkeys(note for watch in watches for note in watch.disarm()))
 
     async def aclose(self) -> None:
-        """Look after programs that ran until the end of the session."""
+        """Look after programs that ran until the end of the session, and remove its build caches, which can be large."""
         watches = list(self._repositories.values())
         self._repositories.clear()
         for watch in watches:
             await in_thread(watch.disarm)
+        caches = self._workspace.session_dir / PRIVATE_TEMP_NAME / CACHES_NAME
+        await in_thread(shutil.rmtree, caches, ignore_errors=True)
 
     async def shield(self, folders: Sequence[str]) -> Confinement | None:
         """A function that makes some folders read-only for a program and confines nothing else; None if nothing can do that."""

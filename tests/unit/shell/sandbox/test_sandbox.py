@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from wieldy.core.workspace import Workspace
 from wieldy.shell.running.launch import find_bash
 from wieldy.shell.running.shell import CommandResult, Shell, collect_result
 from wieldy.shell.sandbox import landlock
-from wieldy.shell.sandbox.policy import policy_for
+from wieldy.shell.sandbox.policy import BUILD_CACHES, FEW_RETRIES, policy_for
 from wieldy.shell.sandbox.sandbox import (
     NO_SANDBOX,
     Wrapper,
@@ -50,11 +50,14 @@ either = pytest.mark.parametrize(
 )
 
 
-def place(tmp_path: Path, mechanism: str, keep_env: Sequence[str] = (), **sandbox) -> Workspace:
+def place(
+    tmp_path: Path, mechanism: str, keep_env: Sequence[str] = (), variables: Mapping[str, str] | None = None, **sandbox
+) -> Workspace:
     for name in ("project", "home/.ssh", "outside"):
         (tmp_path / name).mkdir(parents=True, exist_ok=True)
     (tmp_path / "home" / ".ssh" / "id").write_text("the key\n")
-    env = {**os.environ, "HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "project"), "API_TOKEN": "t"}
+    env = {name: value for name, value in os.environ.items() if name not in BUILD_CACHES | FEW_RETRIES}
+    env |= {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "project"), "API_TOKEN": "t", **(variables or {})}
     settings = {"sandbox": {"enabled": True, "mechanism": mechanism, **sandbox}, "bash": {"keepEnv": list(keep_env)}}
     return open_workspace(tmp_path / "project", session_dir=tmp_path / "session", settings=settings, env=env)
 
@@ -312,6 +315,77 @@ async def test_temp_is_private_and_lasts_for_the_session(tmp_path):
         assert not os.path.exists(mark)
 
 
+@needs_bubblewrap
+@pytest.mark.asyncio
+async def test_build_caches_are_in_the_private_temp_folder_and_end_with_the_session(tmp_path):
+    workspace = place(tmp_path, "bubblewrap")
+    show = 'mkdir -p "$GOCACHE" "$UV_CACHE_DIR" && echo object | tee "$GOCACHE/object" /tmp/other; echo "$GOCACHE"'
+    try:
+        first = await ran_confined(workspace, show)
+        second = await ran_confined(workspace, 'cat "$GOCACHE/object"')
+    finally:
+        await workspace.aclose()
+    assert first.text == "object\n/tmp/.build-caches/go-build\n"
+    assert second.text == "object\n"
+    assert not os.path.exists("/tmp/.build-caches")
+    temp = tmp_path / "session" / "sandbox-tmp"
+    assert (temp / "other").exists()
+    assert not (temp / ".build-caches").exists()
+
+
+@needs_bubblewrap
+@pytest.mark.asyncio
+async def test_a_build_cache_that_the_person_chose_stays_where_it_is(tmp_path):
+    workspace = place(tmp_path, "bubblewrap", variables={"GOCACHE": "/chosen"})
+    try:
+        result = await ran_confined(workspace, 'echo "$GOCACHE"')
+    finally:
+        await workspace.aclose()
+    assert result.text == "/chosen\n"
+
+
+@needs_bubblewrap
+@pytest.mark.asyncio
+async def test_go_tests_run_in_the_sandbox(tmp_path):
+    if shutil.which("go") is None:
+        skip_untested("go in the sandbox: it is not installed")
+    module = tmp_path / "project" / "module"
+    module.mkdir(parents=True)
+    (module / "go.mod").write_text("module example\n\ngo 1.19\n")
+    (module / "a_test.go").write_text('package example\n\nimport "testing"\n\nfunc TestA(t *testing.T) {}\n')
+    # A home that is not in the private temp folder.
+    with tempfile.TemporaryDirectory(dir=os.path.expanduser("~")) as home:
+        workspace = place(tmp_path, "bubblewrap", variables={"HOME": home})
+        try:
+            result = await ran_confined(workspace, "cd module && go test ./...", seconds=300)
+        finally:
+            await workspace.aclose()
+        assert (result.code, os.listdir(home)) == (0, []), result.text
+
+
+@needs_bubblewrap
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("network", "retries"), [(False, "0"), (True, "")])
+async def test_package_managers_do_not_retry_where_there_is_no_network(tmp_path, network, retries):
+    workspace = place(tmp_path, "bubblewrap", network=network)
+    try:
+        result = await ran_confined(workspace, 'echo "$npm_config_fetch_retries"')
+    finally:
+        await workspace.aclose()
+    assert result.text == f"{retries}\n"
+
+
+@needs_landlock
+@pytest.mark.asyncio
+async def test_no_build_cache_is_moved_to_a_temp_folder_that_others_use(tmp_path):
+    workspace = place(tmp_path, "landlock")
+    try:
+        result = await ran_confined(workspace, 'echo "$GOCACHE$UV_CACHE_DIR"')
+    finally:
+        await workspace.aclose()
+    assert result.text == "\n"
+
+
 @pytest.fixture
 def socket_at_home() -> Iterator[str]:
     """A Unix socket that somebody listens on, in the home folder."""
@@ -342,14 +416,14 @@ async def test_a_socket_that_is_gone_when_the_command_starts_does_not_fail_it(tm
     assert (await finished(session.start("echo started", cwd=workspace.cwd, confine=confine))).text == "started\n"
 
 
-async def ran_confined(workspace: Workspace, command: str) -> CommandResult:
+async def ran_confined(workspace: Workspace, command: str, seconds: float = 30) -> CommandResult:
     session = workspace.services.shells
     confine = await workspace.services.sandbox.confinement(also_writable=(str(session.folder),))
-    return await finished(session.start(command, cwd=workspace.cwd, confine=confine))
+    return await finished(session.start(command, cwd=workspace.cwd, confine=confine), seconds)
 
 
-async def finished(shell: Shell) -> CommandResult:
-    while await shell.next_progress(shell.started + 30):
+async def finished(shell: Shell, seconds: float = 30) -> CommandResult:
+    while await shell.next_progress(shell.started + seconds):
         pass
     return await collect_result(shell)
 
@@ -363,6 +437,9 @@ async def finished(shell: Shell) -> CommandResult:
         ("", 6, "make", None),
         ("curl: (6) Could not resolve host: x", 0, "head", "the network: “curl: (6) Could not resolve host: x”"),
         ("bash: /root/x: Read-only file system", 0, "true", "a file: “bash: /root/x: Read-only file system”"),
+        ("go: mkdir /root/.cache/go-build: read-only file system", 0, "true", "a file: "),
+        ('unable to open global cache directory "/root/.cache/zig": ReadOnlyFileSystem', 1, "zig", "a file: "),
+        ("open /root/x: permission denied", 1, "go", "a file: "),
         ("2 tests passed: Permission denied is shown", 0, "make", None),
         ("psql: error: connection to server failed: Connection refused", 2, "psql", "the network: "),
         ("Cannot connect to the Docker daemon at unix:///run/docker.sock.", 1, "docker", "the network: "),
