@@ -206,8 +206,9 @@ async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
     meaning = explain_exit_code(run.command, result.code) if result.code is not None else None
     notices = [*run.notices, *end_notes(result, meaning, run.timeout, run.command)]
     notices += await in_thread(workspace.services.sandbox.disarm_repositories, run.confine)
-    if run.confine and (meaning is None or meaning.is_error or result.code == 0):
-        notices += _blocked_notes(run.command, result, workspace)
+    if run.confine:
+        is_failure = meaning is None or meaning.is_error
+        notices += _sandbox_notes(run.command, result, workspace, is_answer=not is_failure and result.code != 0)
     if notice := await look(workspace.files, update_working_directory, workspace, run.cwd, result.directory):
         notices.append(notice)
     task = None
@@ -322,19 +323,24 @@ async def _guarded_files(analysis: Analysis, ctx: ToolContext) -> tuple[tuple[st
     return files.hidden, files.read_only
 
 
-def _blocked_notes(command: str, result: CommandResult, workspace: Workspace) -> list[str]:
-    """What the sandbox kept a command from, and how to go on."""
-    from wieldy.shell.sandbox.sandbox import blocked_note, find_blocked
+def _sandbox_notes(command: str, result: CommandResult, workspace: Workspace, *, is_answer: bool) -> list[str]:
+    """What the sandbox kept a command from, and how to go on. `is_answer`: its exit code is an answer, not a failure."""
+    from wieldy.shell.sandbox.sandbox import blocked_note, find_blocked, hidden_processes_note
 
     analysis = _analysis(command, workspace)
-    if analysis.verdict == "read_only" and result.code == 0:
-        return []  # it showed what a file says
+    sandbox = workspace.services.sandbox
+    may_leave = workspace.setting("sandbox.allowUnsandboxed")
     programs = [part.program for part in analysis.parts if part.program]
+    if sandbox.hides_processes_from(programs):
+        sandbox.note_blocked(command, "other processes")
+        return [hidden_processes_note(may_leave=may_leave)]
+    if is_answer or (analysis.verdict == "read_only" and result.code == 0):
+        return []  # it showed what a file says
     what = find_blocked(result.text, code=result.code, program=programs[-1] if programs else None)
     if what is None:
         return []
-    workspace.services.sandbox.note_blocked(command, what)
-    return [blocked_note(what, may_leave=workspace.setting("sandbox.allowUnsandboxed"))]
+    sandbox.note_blocked(command, what)
+    return [blocked_note(what, may_leave=may_leave)]
 
 
 def _analysis(command: str, workspace: Workspace) -> Analysis:

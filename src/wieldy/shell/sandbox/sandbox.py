@@ -53,6 +53,7 @@ _BLOCKED_FILE = re.compile(
 _SURELY_BLOCKED = re.compile(rf"{_NO_NETWORK}|EAI_AGAIN|{_READ_ONLY}")
 # What programs that were told to be quiet end with if they reach nobody.
 _NETWORK_EXIT_CODES = {"curl": (6, 7), "wget": (4,)}
+_PROCESS_PROGRAMS = frozenset({"ps", "pgrep", "pkill", "killall", "lsof", "fuser", "ss", "netstat"})
 
 
 class SandboxReport(Struct, frozen=True):
@@ -131,6 +132,11 @@ class Sandbox:
         if not excluded or analysis.problems:
             return False
         return all({part.program, *part.wrappers} <= excluded for part in analysis.parts)
+
+    def hides_processes_from(self, programs: Iterable[str]) -> bool:
+        """Whether programs in the sandbox do not find the processes that they look for. Once it was used."""
+        has_own = self._wrapper is not None and self._wrapper.mechanism == "bubblewrap" and self._wrapper.own_processes
+        return has_own and not _PROCESS_PROGRAMS.isdisjoint(programs)
 
     def note_blocked(self, command: str, what: str) -> None:
         """Remember what the sandbox kept a command from, for the question about running it outside."""
@@ -311,15 +317,21 @@ def find_blocked(output: str, *, code: int | None = None, program: str | None = 
 
 def blocked_note(what: str, *, may_leave: bool) -> str:
     """A note for the model about a command that the sandbox was in the way of."""
-    way_on = (
-        "If it needs that, call Bash again with the same command and `sandbox: false`: the user is asked"
-        if may_leave
-        else "The settings keep commands in the sandbox: do not try to get round it, say what access is needed"
-    )
     return (
         f"sandbox: the command could write only in the project and temp and had no network, which may have kept it from "
-        f"{what}. {way_on}"
+        f"{what}. {_way_on(may_leave)}"
     )
+
+
+def hidden_processes_note(*, may_leave: bool) -> str:
+    """A note for the model about a command that looked for processes."""
+    return f"sandbox: processes and ports of other commands and programs are not visible inside. {_way_on(may_leave)}"
+
+
+def _way_on(may_leave: bool) -> str:
+    if may_leave:
+        return "If it needs that, call Bash again with the same command and `sandbox: false`: the user is asked"
+    return "The settings keep commands in the sandbox: do not try to get round it, say what access is needed"
 
 
 async def probe(workspace: Workspace) -> SandboxReport:

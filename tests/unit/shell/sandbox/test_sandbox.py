@@ -453,6 +453,27 @@ def test_what_was_blocked_is_found_in_quiet_failures_and_in_pipes_that_succeed(o
 @needs_bubblewrap
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
+    ("command", "is_said"),
+    [
+        ("ps aux | grep '[n]o such program'", True),
+        ("pgrep -f no-such-program || echo none", True),
+        ("echo ps aux", False),
+        ("sleep 9 & kill $!", False),
+    ],
+)
+async def test_a_command_that_looks_for_processes_is_told_that_it_does_not_see_all(tmp_path, command, is_said):
+    if not choose_wrapper(None, "bubblewrap").own_processes:
+        skip_untested("processes hidden in the sandbox: this system does not permit it")
+    settings = {"sandbox": {"enabled": True}}
+    env = {**os.environ, "WIELDY_HOME": str(tmp_path / "state")}
+    async with Toolbox(tmp_path, settings=settings, mode="bypassPermissions", env=env) as box:
+        result = await box.call("Bash", {"command": command})
+    assert ("not visible inside" in result.text) == is_said, result.text
+
+
+@needs_bubblewrap
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
     ("command", "is_offered"),
     [
         ("curl -s http://nowhere.invalid/", True),
