@@ -37,7 +37,7 @@ from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS, Output, Progress, Tool, T
 from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.core.workspace import Workspace
 from wieldy.engine.queue import Ticket
-from wieldy.engine.results import as_output, finalize, is_big
+from wieldy.engine.results import as_output, finalize, finalizing_blocks
 from wieldy.engine.services import Services
 from wieldy.engine.supervise import Aborted, HostExitAttempted, TimedOut, raise_if_ctrl_c
 from wieldy.schema.check import InvalidInput
@@ -71,7 +71,7 @@ async def handle(call: ToolCall, services: Services, turn: CallTurn | None = Non
         except BaseException as error:
             raise_if_ctrl_c(error)
             outcome = _outcome_of_error(error, call)
-    if is_big(outcome):
+    if finalizing_blocks(outcome, limit):
         result = await in_thread(finalize, call, outcome, limit, services.spill, notes)
     else:
         result = finalize(call, outcome, limit, services.spill, notes)

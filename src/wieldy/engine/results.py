@@ -46,11 +46,12 @@ def as_output(value: Any) -> Output:
     return Output(json.dumps(data, ensure_ascii=False, indent=2 if isinstance(data, dict | list) else None), data=data)
 
 
-def is_big(outcome: Outcome) -> bool:
-    """Whether finalizing an outcome would block the event loop noticeably."""
+def finalizing_blocks(outcome: Outcome, limit: int) -> bool:
+    """Whether finalizing an outcome blocks the event loop: a text is saved to disk, or takes long to clean."""
     if not isinstance(outcome, Done):
         return False
-    return sum(len(block.text) for block in outcome.content if isinstance(block, Text)) > BIG_RESULT_CHARS
+    chars = sum(len(block.text) for block in outcome.content if isinstance(block, Text))
+    return chars > min(limit, BIG_RESULT_CHARS)
 
 
 def finalize(call: ToolCall, outcome: Outcome, limit: int, spill: Spill, notes: tuple[str, ...] = ()) -> ToolResult:
