@@ -98,17 +98,6 @@ class RunState:
         """The cost of what has ended, and of what is under way."""
         return self.cost + sum(progress.cost for progress in self.running.values())
 
-    @property
-    def rate(self) -> float:
-        """Attempts that ended in this run, a second."""
-        return (self.done - self.done_before) / max(time.time() - self.started, 0.001)
-
-    @property
-    def eta(self) -> float | None:
-        """Seconds until everything is done, as far as one can tell."""
-        rest = self.total - self.done
-        return rest / self.rate if self.rate > 0 and rest else None
-
     def add(self, result: AttemptResult, *, is_last: bool) -> None:
         """Count a result; `is_last` unless the attempt is made again."""
         self.cost += result.cost
@@ -215,7 +204,6 @@ class Driver:
         self._options = options
         self._pending = deque(plan.pending)
         self._hopeless: list[AttemptResult] = []
-        self._on_result: list[Callable[[AttemptResult], None]] = []
         self.state.cost = sum(result.cost for result in store.results())
 
     @property
@@ -228,10 +216,6 @@ class Driver:
     def is_complete(self) -> bool:
         """Whether every attempt of the plan has a final result."""
         return sum(self.state.endings[name] for name in FINAL) == self.state.total
-
-    def on_result(self, listener: Callable[[AttemptResult], None]) -> None:
-        """Call a function with every result that is stored."""
-        self._on_result.append(listener)
 
     def stop(self, reason: str) -> None:
         """Start nothing more; what is under way goes on."""
@@ -372,8 +356,6 @@ class Driver:
     async def _record(self, result: AttemptResult, *, is_last: bool) -> None:
         await self._store.append(result)
         self.state.add(result, is_last=is_last)
-        for listener in self._on_result:
-            listener(result)
 
 
 def describe_run(tasks_name: str, tasks_digest: str, options: RunOptions, more: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,6 @@ FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # How much longer than the computing time that it may take a walk may wait for the disk, or for other programs.
 WAITING_FACTOR = 2.0
 IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
-_IGNORED_NAMES = frozenset(VERSION_CONTROL)
 _STAMP = BinaryStruct("=6Q")
 STAMP_BYTES = _STAMP.size
 _WORD = (1 << 64) - 1
