@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.fault_disks import UnsyncedDisk
+from tests.unit.files.at_once import start_now
 
 from wieldy.core.errors import StaleFileError
 from wieldy.core.workspace import Workspace
@@ -57,7 +58,7 @@ class JournalMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         workspace = Workspace(self.root, session_dir=self.place, env={"WIELDY_HOME": str(self.place / "home")})
         self.journal = Journal(workspace, disk=UnsyncedDisk(max_bytes=1 << 20))
-        assert self.journal.start_now() == ()
+        assert start_now(self.journal) == ()
 
     @rule(wish=st.dictionaries(names, st.none() | contents, min_size=1))
     def change(self, wish: dict[str, bytes | None]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.fault_disks import FailAt, UnsyncedDisk
+from tests.unit.files.at_once import start_now
 
 from wieldy.core.workspace import Workspace
 from wieldy.files.apply_edit import write_changes
@@ -123,10 +124,10 @@ def test_a_change_that_fails_at_any_call_was_never_made(
         except WriteError:
             assert fault.has_failed and picture(root) == before
             assert history(journal_of(root)) == ()
-            journal_of(root).start_now()
+            start_now(journal_of(root))
             assert picture(root) == before
         else:
-            journal_of(root).start_now()
+            start_now(journal_of(root))
             after = picture(root)
             assert not [name for name in after if ".wieldy-" in name]
             if after != before:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.fault_disks import DieAt, SimulatedDeath, WatchedDisk
+from tests.unit.files.at_once import start_now
 
 from wieldy.core.abort import Abort
 from wieldy.core.errors import Refusal, StaleFileError, ToolFailure
@@ -220,7 +221,7 @@ def test_a_file_name_in_a_notice_does_not_control_the_terminal(root: Path):
     path.write_bytes(b"old")
     with pytest.raises(SimulatedDeath):
         write_changes(journal_of(root, DieAt("rename")), [FileChange(str(path), b"old", b"new")], EDIT)
-    assert journal_of(root).start_now() == (f"an interrupted edit was rolled back: {root}/a\\x1b[31m\\nb",)
+    assert start_now(journal_of(root)) == (f"an interrupted edit was rolled back: {root}/a\\x1b[31m\\nb",)
 
 
 def test_a_writer_that_is_still_at_it_is_left_alone_and_holds_up_nobody(root: Path):

@@ -67,15 +67,6 @@ class Journal:
         await self.run(self.recover)
         self.sweep_if_due()
 
-    def start_now(self) -> tuple[str, ...]:
-        """The same for callers without a loop; returns the notices."""
-        self.recover()
-        if self.retention.is_due():
-            self.retention.sweep()
-        notices = tuple(self.notices)
-        self.notices.clear()
-        return notices
-
     def recover(self) -> None:
         """Finish or roll back what dead writers left."""
         if self.enabled:

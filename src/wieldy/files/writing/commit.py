@@ -28,7 +28,7 @@ from wieldy.files.writing.recovery import (
     roll_back_write,
     write_state,
 )
-from wieldy.files.writing.target import READ_FLAGS, FileWrite, file_identity, plan_write, read_target
+from wieldy.files.writing.target import READ_FLAGS, FileWrite, file_identity
 
 
 class WrittenFile(Struct, frozen=True):
@@ -38,15 +38,6 @@ class WrittenFile(Struct, frozen=True):
     real_path: str
     stat: os.stat_result | None
     notes: tuple[str, ...] = ()
-
-
-def write_atomically(path: str, data: bytes, *, disk: Disk = LOCAL_DISK, roots: Sequence[str] = ()) -> WrittenFile:
-    """Replace the content of a file without a journal. A symlink is followed, missing folders are created."""
-    try:
-        write = plan_write(read_target(path), data, alone=True)
-    except OSError as error:
-        raise explain_os_error(error, path, needed=len(data), roots=roots) from error
-    return commit_writes((write,), disk=disk, roots=roots)[0]
 
 
 def commit_writes(

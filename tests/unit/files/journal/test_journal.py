@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.fault_disks import DieAt, FailAt, SimulatedDeath, WatchedDisk
+from tests.unit.files.at_once import start_now, write_atomically
 
 from wieldy.core.errors import StaleFileError, WieldyError
 from wieldy.core.events import Event, Notice
@@ -19,7 +20,6 @@ from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.locks import FileLocks
 from wieldy.files.journal.paths import project_key
-from wieldy.files.writing.commit import write_atomically
 from wieldy.files.writing.disk import LOCAL_DISK, Disk
 from wieldy.files.writing.errors import WriteError
 
@@ -163,7 +163,7 @@ def test_a_state_folder_that_cannot_be_made_is_named_and_can_be_done_without(roo
     change = FileChange(str(root / "a"), None, b"new")
     with pytest.raises(WriteError, match=r"undo copy .*WIELDY_HOME"):
         write_changes(journal_of(root), [change], EDIT)
-    assert os.listdir(root) == [] and journal_of(root).start_now() == ()
+    assert os.listdir(root) == [] and start_now(journal_of(root)) == ()
     write_changes(journal_of(root, enabled=False), [change], EDIT)
     assert (root / "a").read_bytes() == b"new"
 
@@ -201,7 +201,7 @@ def test_what_could_not_be_taken_back_is_taken_back_at_the_next_start(root: Path
         changes = [FileChange(str(path), b"old", b"new"), FileChange(str(other), b"old", b"new")]
         write_changes(journal_of(root, WatchedDisk(watch)), changes, EDIT)
     assert path.read_bytes() == b"new"
-    assert journal_of(root).start_now() == (f"an interrupted edit was rolled back: {path}, {other}",)
+    assert start_now(journal_of(root)) == (f"an interrupted edit was rolled back: {path}, {other}",)
     assert path.read_bytes() == other.read_bytes() == b"old" and sorted(os.listdir(root)) == ["a", "b"]
 
 
@@ -231,7 +231,7 @@ def test_a_writer_that_is_still_at_it_is_left_alone(root: Path):
 
     def look(call: str) -> None:
         if call == "rename":
-            seen.append(journal_of(root).start_now())
+            seen.append(start_now(journal_of(root)))
 
     write_changes(journal_of(root, WatchedDisk(look)), [FileChange(str(path), b"old", b"new")], EDIT)
     assert seen == [()] and path.read_bytes() == b"new"

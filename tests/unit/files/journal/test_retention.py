@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.unit.files.at_once import start_now
+
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.file_copies import try_lock
@@ -126,7 +128,7 @@ def test_the_setting_reaches_the_sweep(tmp_path):
     (tmp_path / "journal").mkdir()
     env = {"WIELDY_HOME": str(tmp_path)}
     workspace = Workspace(tmp_path, session_dir=tmp_path / "s", env=env, settings={"cleanupPeriodDays": 1})
-    Journal(workspace).start_now()
+    start_now(Journal(workspace))
     assert not old.exists()
 
 

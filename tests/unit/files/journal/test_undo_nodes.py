@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.unit.files.at_once import start_now
 
 from wieldy.core.errors import StaleFileError
 from wieldy.core.workspace import Workspace
@@ -160,7 +161,7 @@ def test_an_undo_that_fails_at_any_point_leaves_everything_as_it_was(project, co
         try:
             undo(journal)
         except WriteError:
-            project.journal().start_now()  # an error while rolling back is made up for at the next start
+            start_now(project.journal())  # an error while rolling back is made up for at the next start
             assert project.state == after, failing
             continue
         if disk.calls < failing:
@@ -180,7 +181,7 @@ def test_a_process_that_dies_at_any_point_of_an_undo_leaves_all_or_nothing(proje
         disk = FaultyDisk(failing, forever=True)
         with suppress(WriteError):
             undo(project.journal(disk))
-        project.journal().start_now()
+        start_now(project.journal())
         assert project.state in (before, after), failing
         outcomes.add(project.state == before)
         if project.state == before:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from tests.fault_disks import FailAt, SlowDisk, WatchedDisk
+from tests.unit.files.at_once import write_atomically
 
 from wieldy.core.errors import StaleFileError
-from wieldy.files.writing.commit import commit_writes, write_atomically
+from wieldy.files.writing.commit import commit_writes
 from wieldy.files.writing.errors import WriteError
 from wieldy.files.writing.target import plan_write, read_target
 

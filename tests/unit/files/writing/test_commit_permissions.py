@@ -11,14 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.unit.files.at_once import write_atomically
 
-from wieldy.files.writing.commit import write_atomically
 from wieldy.files.writing.errors import WriteError
 
 NOBODY = 65534
 SCRIPT = """
 import os, sys
-from wieldy.files.writing.commit import write_atomically
+sys.path.insert(0, sys.argv[2])
+from at_once import write_atomically
 from wieldy.files.writing.errors import WriteError
 import wieldy.files.writing.errors, pwd
 if os.geteuid() == 0:
@@ -52,7 +53,12 @@ def put(path: Path, mode: int) -> Path:
 
 
 def attempt(path: Path) -> str:
-    child = subprocess.run([sys.executable, "-c", SCRIPT, str(path)], capture_output=True, text=True, timeout=30)
+    child = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(path), str(Path(__file__).parents[1])],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
     assert child.returncode == 0, child.stderr
     return child.stdout
 
