@@ -6,8 +6,11 @@
     ├── Refusal               a call that will not run: the stage that refused, and what the model can do next
     ├── ToolFailure           a tool that ran and failed: message, then stderr, then stdout
     ├── SessionError          the run cannot go on: one line for the person
+    │   └── MissingKey        the environment holds no key for the provider of a model
     ├── Deferred              a question that is answered later
-    └── ClosedError           a toolbox or session is used after it was closed
+    ├── ClosedError           a toolbox or session is used after it was closed
+    ├── MissingExtra          an optional package is not installed
+    └── StaleFileError        a file is no longer what the writer read
 
 `Refusal` and `ToolFailure` become outcomes in `engine/pipeline.py`, and nowhere else.
 """

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
 from wieldy.core.errors import WieldyError
 from wieldy.core.messages import ContentBlock, History, Message
-
-if TYPE_CHECKING:
-    pass
-
 
 Field: TypeAlias = Literal["text", "thinking", "signature", "input", "citation", "item"]
 StopReason: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -133,9 +134,11 @@ class FunctionTool(Tool, Generic[P, R]):
         if self.input_schema is not None:
             properties = self.input_schema.get("properties")
             return properties if isinstance(properties, Mapping) else None
-        from inspect import Parameter, signature
+        from inspect import Parameter
 
-        parameters = signature(self.function).parameters.values()
+        from wieldy.schema.fields import signature_of
+
+        parameters = signature_of(self.function).parameters.values()
         if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
             return None
         names = {parameter.name for parameter in parameters}
@@ -322,11 +325,25 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return iscoroutinefunction(function) or isasyncgenfunction(function)
 
 
+def _annotations(function: Callable[..., Any]) -> dict[str, Any] | None:
+    """The annotations, None for what has none. On Python 3.14, names that do not exist yet stay references."""
+    try:
+        annotations: dict[str, Any] | None = getattr(function, "__annotations__", None)
+    except NameError:
+        if sys.version_info >= (3, 14):
+            from annotationlib import Format, get_annotations
+
+            return get_annotations(function, format=Format.FORWARDREF)
+        raise
+    return annotations
+
+
 def _context_parameter(function: Callable[..., Any]) -> str | None:
-    annotations: dict[str, Any] | None = getattr(function, "__annotations__", None)
+    annotations = _annotations(function)
     if annotations is None:
         raise ToolDefinitionError(f"@tool needs a function, not {type(function).__name__}")
-    for name, annotation in annotations.items():
+    for name, declared in annotations.items():
+        annotation = getattr(declared, "__forward_arg__", declared)
         if get_origin(annotation) is ToolContext or annotation is ToolContext:
             return name
         if isinstance(annotation, str) and _CONTEXT.fullmatch(annotation):

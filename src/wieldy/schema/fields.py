@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -78,7 +79,8 @@ class Param:
 
 
 def _resolve(annotation: Any, function: types.FunctionType, owner: str, parameter: str) -> Any:
-    """Evaluate an annotation that is a string."""
+    """Evaluate an annotation that is a string or a reference to a name."""
+    annotation = getattr(annotation, "__forward_arg__", annotation)
     if type(annotation) is not str:
         return annotation
     try:
@@ -282,7 +284,7 @@ def fields_of_function(function: Callable[..., Any], skip: Collection[str] = ())
     about = parse_docstring(inner.__doc__).about
     fields: list[Field] = []
     rest = MISSING
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in signature_of(function).parameters.items():
         if name in skip:
             continue
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -301,6 +303,18 @@ def fields_of_function(function: Callable[..., Any], skip: Collection[str] = ())
         default = MISSING if parameter.default is parameter.empty else parameter.default
         fields.append(_parameter(name, annotation, about.get(name, ""), default))
     return Fields(owner, tuple(fields), rest)
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature. Python 3.14 evaluates annotations when asked: names that do not exist, or not yet, stay references."""
+    try:
+        return inspect.signature(function)
+    except NameError:
+        if sys.version_info >= (3, 14):
+            from annotationlib import Format
+
+            return inspect.signature(function, annotation_format=Format.FORWARDREF)
+        raise
 
 
 def _parameter(name: str, annotation: Any, about: str, default: Any) -> Field:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any
 
 import pytest
 
 from wieldy import Param, Tool, ToolDefinitionError, tool
+from wieldy.schema.check import UnsupportedAnnotation
 
 EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
 
@@ -81,3 +83,27 @@ def test_an_option_of_the_wrong_type_is_refused(option, value):
     options: Any = {option: value}
     with pytest.raises(ToolDefinitionError, match=option):
         tool(**options)(look)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="needs annotations that are evaluated when asked for")
+def test_annotations_may_name_what_is_defined_later_or_for_type_checkers_only():
+    code = """
+from wieldy import tool
+
+@tool(reads="path")
+def look(path: str, options: Options, ctx: ToolContext[Deps]) -> str:
+    "Look."
+    return path
+
+@tool(read_only=True)
+def lost(options: Missing) -> str:
+    "Never found."
+    return ""
+
+Options = dict[str, int]
+"""
+    scope: dict[str, Any] = {}
+    exec(compile(code, "later.py", "exec", dont_inherit=True), scope)
+    assert list(scope["look"].schema["properties"]) == ["path", "options"]
+    with pytest.raises(UnsupportedAnnotation, match="`Missing`, but name 'Missing' is not defined"):
+        scope["lost"].schema  # noqa: B018
