@@ -381,10 +381,18 @@ def _advisers(plan: PlannedCall, services: Services) -> list[Adviser]:
 
 
 async def consult(plan: PlannedCall, services: Services, without: Collection[int] = ()) -> dict[int, Advice]:
-    """Gather the advice of all hooks and analyses by their ids, `without` some; they run side by side."""
+    """Gather the advice of all hooks and analyses by their ids, `without` some; they run side by side.
+
+    Where one fails, the others come to their end before the failure is raised.
+    """
     advisers = [adviser for adviser in _advisers(plan, services) if id(adviser) not in without]
-    advice = await asyncio.gather(*(_advise(adviser, plan, services) for adviser in advisers))
-    return {id(adviser): each for adviser, each in zip(advisers, advice, strict=True)}
+    replies = await asyncio.gather(*(_advise(adviser, plan, services) for adviser in advisers), return_exceptions=True)
+    advice: dict[int, Advice] = {}
+    for adviser, reply in zip(advisers, replies, strict=True):
+        if isinstance(reply, BaseException):
+            raise reply
+        advice[id(adviser)] = reply
+    return advice
 
 
 async def _rewrite_as_advised(

@@ -117,10 +117,12 @@ class Supervisor:
         if task.done():
             return
         task.cancel()
-        await asyncio.wait((task,), timeout=self.grace)
-        if not task.done():
-            self._abandoned.add(task)
-            task.add_done_callback(self._reap)
+        try:
+            await asyncio.wait((task,), timeout=self.grace)
+        finally:
+            if not task.done():
+                self._abandoned.add(task)
+                task.add_done_callback(self._reap)
 
     def _reap(self, task: asyncio.Task[Any]) -> None:
         self._abandoned.discard(task)

@@ -13,7 +13,10 @@ from wieldy.terminal.text import make_printable
 
 async def show_in_pager(text: str) -> None:
     """Run `$PAGER`, else less or more, with the text; printed where there is none."""
-    words = shlex.split(os.environ.get("PAGER", "")) or ["less"]
+    try:
+        words = shlex.split(os.environ.get("PAGER", "")) or ["less"]
+    except ValueError:  # a quote that is never closed
+        words = ["less"]
     program = shutil.which(words[0]) or shutil.which("less") or shutil.which("more")
     printable = make_printable(text)
     if program is None:

@@ -235,6 +235,22 @@ async def test_an_opinion_that_allows_does_not_count_for_an_input_the_person_has
     assert judged[-2:] == [["allow"], []]
 
 
+async def test_a_call_ends_only_when_all_of_its_advisers_have(make_box):
+    class Failing(Advisers):
+        async def advise(self, plan: PlannedCall) -> Advice:
+            raise RuntimeError("broken")
+
+    class Slow(Advisers):
+        async def advise(self, plan: PlannedCall) -> Advice:
+            await asyncio.sleep(0.05)
+            return await super().advise(plan)
+
+    slow = Slow(None)
+    async with make_box(add, advisers=[Failing(None), slow]) as box:
+        assert "could not be checked (RuntimeError: broken)" in (await box.call("add", a=1)).text
+        assert slow.seen == [1]
+
+
 async def test_advisers_that_keep_changing_the_input_are_a_refusal(make_box):
     class Fickle(Advisers):
         async def advise(self, plan: PlannedCall) -> Advice:
