@@ -18,6 +18,8 @@ from wieldy.core.state_dirs import config_home
 from wieldy.core.tool import Tool
 
 MAX_INSTRUCTION_CHARS = 32_000  # of all instruction files together
+# Read of one instruction file with its imports; longer ones are cut anyway.
+MAX_INSTRUCTION_BYTES = 4 * MAX_INSTRUCTION_CHARS + 1
 MAX_IMPORT_DEPTH = 4
 ReadRefusal: TypeAlias = Callable[[str, str], str | None]
 
@@ -135,6 +137,7 @@ class InstructionReader:
     def __init__(self, refusal: ReadRefusal) -> None:
         self._refusal = refusal
         self._included: set[str] = set()
+        self._bytes_left = 0
 
     def read(
         self, path: Path, within: str, files: FileSystem = LOCAL_FILES, *, importer: Path | None = None, depth: int = 0
@@ -144,13 +147,19 @@ class InstructionReader:
         if real in self._included or depth > MAX_IMPORT_DEPTH or os.path.commonpath([real, within]) != within:
             return ""
         top = importer or path
+        if importer is None:
+            self._bytes_left = MAX_INSTRUCTION_BYTES
+        if self._bytes_left <= 0:
+            return ""
         if (why := self._refusal(os.path.abspath(path), str(top.parent))) is not None:
             return f"({path.name} is not included here: {why})"
         self._included.add(real)
         try:
-            text = files.read_start(real, -1).decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+            data = files.read_start(real, self._bytes_left)
         except OSError:
             return ""
+        self._bytes_left -= len(data)
+        text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
         def expand(match: re.Match[str]) -> str:
             target = path.parent / os.path.expanduser(match[1])

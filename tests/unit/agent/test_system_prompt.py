@@ -109,6 +109,19 @@ def test_all_instructions_together_are_bounded(repository, home):
     assert text.endswith("nearest")
 
 
+@pytest.mark.parametrize("text", ["@huge.md", " ".join(f"@huge{number}.md" for number in range(50))])
+def test_what_is_imported_is_read_no_further_than_it_can_be_told(repository, home, text):
+    (repository / "CLAUDE.md").write_text(f"before {text} after")
+    names = ["huge.md", *(f"huge{number}.md" for number in range(50))]
+    for name in names:
+        with open(repository / name, "w") as file:
+            file.write("start of it ")
+            file.truncate(1 << 34)  # a sparse file that no memory could hold
+    text = told(repository, home)
+    assert "before start of it " in text
+    assert len(text) < MAX_INSTRUCTION_CHARS + 1_000
+
+
 def test_bytes_that_are_no_text_are_no_obstacle(repository, home):
     (repository / "AGENTS.md").write_bytes(b"caf\xe9 \xff")
     assert "caf" in told(repository, home)
