@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from wieldy.core.effects import Effect, Fetches, Reads, Writes
 from wieldy.core.invisible_text import describe_invisible, escape_invisible
 from wieldy.permissions import indirect_writes, suggest, symlinks
 from wieldy.permissions.embedded_code import ArgumentScanner, CommandLine
-from wieldy.permissions.escalation import escalating_option
+from wieldy.permissions.escalation import escalating_option, tested_paths
 from wieldy.permissions.files import FileAccess, FilePolicy, NetworkPolicy
 from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.permissions.rules import Rule
@@ -190,7 +191,7 @@ class CommandPolicy:
         if context.blanket is not None:
             return Finding(context.blanket), False
         reason = Reason("default", "ask", part.why or "no rule covers it", part=part.text)
-        return Finding(reason, _suggest_rule(part) if self._may_have_rule(part) else None), False
+        return Finding(reason, self._suggest_rule(part) if self._may_have_rule(part) else None), False
 
     def _rule_naming(self, part: CommandPart) -> Rule | None:
         """Find an allow rule for a text of the part: without harmless wrappers too, but never without one that runs anything."""
@@ -204,11 +205,28 @@ class CommandPolicy:
             return None
         for index, text in enumerate(part.allow_texts):
             for rule in covering[text]:
-                if rule.behavior != "allow" or escalating_option(part, rule.specifier or "") is not None:
+                specifier = rule.specifier or ""
+                if rule.behavior != "allow" or escalating_option(part, specifier) is not None:
+                    continue
+                if self._tests_elsewhere(part, specifier):
                     continue
                 if index == 0 or not _takes_more_words(part) or _is_open_ended(rule):
                     return rule
         return None
+
+    def _tests_elsewhere(self, part: CommandPart, specifier: str) -> bool:
+        """Whether a test runner is given code outside the project. Rules for commands are about the project."""
+        return any(
+            not self._files.is_inside(os.path.join(cwd, os.path.expanduser(path)))
+            for path in tested_paths(part, specifier)
+            for cwd in part.cwds
+        )
+
+    def _suggest_rule(self, part: CommandPart) -> str | None:
+        suggestion = _suggest_rule(part)
+        if suggestion is not None and self._tests_elsewhere(part, suggestion):
+            return suggest.for_command(part.program, part.allow_texts[0], exact=True)
+        return suggestion
 
     def _may_have_rule(self, part: CommandPart) -> bool:
         """Rules for commands are about the project: elsewhere the same words may do anything.

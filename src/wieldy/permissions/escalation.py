@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from wieldy.permissions.runtime_names import WITH_SUBCOMMANDS, argument_words
@@ -46,6 +46,8 @@ _ESCALATING = {
     "mvn": "-f --file -s --settings -Djvm -DargLine",
 }
 ESCALATING_OPTIONS: Mapping[str, Sequence[str]] = {name: text.split() for name, text in _ESCALATING.items()}
+# These run the code that they are given paths of.
+TEST_RUNNERS = frozenset({"pytest", "py.test", "jest", "vitest", "mocha", "ava", "rspec", "bats", "phpunit"})
 # With these, letters behind one dash are options of their own.
 _CLUSTERING = frozenset({"git", "make", "sort", "tar", "pytest", "cargo"})
 _CLUSTER = re.compile(r"-[A-Za-z0-9]+")
@@ -74,6 +76,19 @@ def escalating_option(part: CommandPart, specifier: str) -> str | None:
         if program == "mvn" and _GOAL_OF_PLUGIN.fullmatch(text):
             return word.text
     return None
+
+
+def tested_paths(part: CommandPart, specifier: str) -> Iterator[str]:
+    """Yield the paths, relative or absolute, that a rule for a test runner lets it run code from, but does not name itself."""
+    words = [word.text for word in part.argv]
+    start = next((index for index, text in enumerate(words) if text.rpartition("/")[2] in TEST_RUNNERS), None)
+    # A rule for all of Python means all of Python.
+    if start is None or words[start].rpartition("/")[2] not in specifier:
+        return
+    for text in words[start + 1 :]:
+        path = text.partition("::")[0]
+        if path and not text.startswith("-") and path not in specifier:
+            yield path
 
 
 def _with_usual_dashes(program: str, text: str) -> str:

@@ -401,6 +401,12 @@ def test_a_rule_for_a_tool_of_a_server_allows_no_tool_whose_name_goes_on(judge, 
         ("Bash(make test:*)", "make test 'X!=touch p'"),
         ("Bash(make test:*)", "make test 'CFLAGS=$(shell touch p)'"),
         ("Bash(make test:*)", "make test 'PYTHON=touch p;'"),
+        # Test runners run the code that they are given.
+        ("Bash(pytest:*)", "pytest /elsewhere/test_x.py"),
+        ("Bash(pytest:*)", "pytest -x ../test_x.py::test_y"),
+        ("Bash(pytest:*)", "pytest ~/test_x.py"),
+        ("Bash(python -m pytest:*)", "python -m pytest /elsewhere"),
+        ("Bash(npx jest:*)", "npx jest ../x"),
     ],
 )
 def test_an_option_by_which_a_program_does_more_than_its_rule_says_is_asked_about(
@@ -421,6 +427,10 @@ def test_an_option_by_which_a_program_does_more_than_its_rule_says_is_asked_abou
         ("Bash(make test:*)", "make test V=1 -j8"),
         ("Bash(mvn test:*)", "mvn test -Dtest=FooTest"),
         ("Bash(pytest:*)", "pytest -xvs tests --tb=short"),
+        ("Bash(pytest:*)", "pytest tests/test_x.py::test_y -k 'a or b' -m slow"),
+        ("Bash(python -m pytest:*)", "python -m pytest tests"),
+        ("Bash(python:*)", "python -m pytest /elsewhere"),
+        ("Bash(pytest /elsewhere:*)", "pytest /elsewhere -x"),
         ("Bash(kubectl get:*)", "kubectl get pods -n kube-system"),
     ],
 )
