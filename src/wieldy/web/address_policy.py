@@ -17,6 +17,8 @@ Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
+AZURE_HOST = ipaddress.IPv4Address("168.63.129.16")
+"""Azure's machines reach the host that they run on, with its keys, at this public address."""
 IETF_ASSIGNMENTS = ipaddress.IPv4Network("192.0.0.0/24")
 
 INTERNAL_NAMES = ("localhost", "local", "internal", "localdomain", "metadata")
@@ -103,6 +105,8 @@ def _kind(address: IPAddress) -> str | None:
         return "link-local"
     if address.is_multicast:
         return "multicast"
+    if address == AZURE_HOST:
+        return "metadata"
     if address == ipaddress.IPv4Address("255.255.255.255"):
         return "broadcast"
     if address.is_reserved or (address.version == 4 and address in IETF_ASSIGNMENTS):

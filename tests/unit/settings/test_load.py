@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
+
+from wieldy.permissions.trust import Trust
 
 
 def test_scalars_override_by_layer_and_lists_join(project) -> None:
@@ -301,6 +304,31 @@ def test_an_allow_rule_that_cannot_be_read_is_only_a_warning(project) -> None:
 def test_a_mistake_that_loses_no_restriction_stops_nothing(project, settings) -> None:
     project.write("user", settings)
     assert not project.load().errors
+
+
+@pytest.mark.parametrize("mark", ["folder", "repository", "work tree"])
+def test_a_folder_in_a_trusted_project_needs_its_own_consent(project, mark) -> None:
+    hook = {"SessionStart": [{"hooks": [{"type": "command", "command": "touch ran"}]}]}
+    asked = {"hooks": hook, "permissions": {"allow": ["Bash"]}, "compat": {"claude": True}, "env": {"A": "b"}}
+    inner = project.root / "inner"
+    for folder in (project.root, inner):
+        (folder / ".wieldy").mkdir(parents=True)
+        (folder / ".wieldy" / "settings.json").write_text(json.dumps(asked))
+        (folder / ".claude").mkdir()
+        (folder / ".claude" / "settings.json").write_text(json.dumps({"hooks": hook}))
+        (folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"x": {"command": "touch"}}}))
+    if mark == "repository":
+        (inner / ".git").mkdir()
+    elif mark == "work tree":
+        (inner / ".git").write_text(f"gitdir: {project.root}/.git/worktrees/inner\n")
+    trust = Trust(env={**project.env, "WIELDY_TRUST": ""})
+    while pending := project.load(trusted=False, trust=trust).pending:
+        trust.accept(str(project.root), pending)
+    assert project.load(trusted=False, trust=trust).get("hooks")
+    settings = project.load(inner, trusted=False, trust=trust)
+    assert settings.root == str(inner)
+    assert {item.name for item in settings.pending} >= {"hooks.SessionStart", "permissions.allow", "mcpServers.x"}
+    assert not settings.get("hooks") and not settings.get("mcpServers") and not settings.rules.rules
 
 
 @pytest.mark.parametrize("behavior", ["deny", "ask", "allow"])

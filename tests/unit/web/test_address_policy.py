@@ -35,6 +35,7 @@ def test_public_addresses(address: str) -> None:
         ),
         *(("0.0.0.0", "unspecified"), ("::", "unspecified"), ("224.0.0.1", "multicast"), ("ff02::1", "multicast")),
         *(("255.255.255.255", "broadcast"), ("240.0.0.1", "reserved"), ("192.0.0.192", "reserved")),
+        *(("168.63.129.16", "metadata"), ("::ffff:168.63.129.16", "metadata")),
         *(("2002:7f00:1::", "tunnel"), ("2002:101:101::", "tunnel"), ("2001:0:53aa:64c::1", "tunnel")),
         *(("64:ff9b:1::7f00:1", "tunnel"), ("::7f00:1", "reserved"), ("localhost", "malformed"), ("", "malformed")),
     ],

@@ -65,7 +65,7 @@ class CannotUndo(WieldyError):
 class RestoredFile(Struct, frozen=True):
     """One file of a plan: its content now and after the undo. `problem` says why it cannot be restored.
 
-    `in_place` is false where a command had put another file in its place: that one may have other names, and keeps its content.
+    `in_place` is false where another file may be in its place now: that one may have other names, and keeps its content.
     """
 
     path: str
@@ -372,7 +372,9 @@ def _plan_files(
             blocked.append(Uncovered(file.path, obstacle))
         else:
             plan = _plan_file(journal, steps, merge, lost.get(file.path), is_cleared)
-            files.append(replace(plan, in_place=None if file.real_path not in replaced else False))
+            # A file that had one name when it was written, and has others now, may be another file: they keep its content.
+            had_one_name = entry.kind == "edit" and file.method in ("replace", "create")
+            files.append(replace(plan, in_place=False if file.real_path in replaced or had_one_name else None))
     return tuple(files), tuple(blocked)
 
 

@@ -239,5 +239,5 @@ def not_regular(path: str, mode: int) -> WriteError:
     if st.S_ISDIR(mode):
         kind = "a folder"
     elif st.S_ISLNK(mode):
-        kind = "a symlink that leads round in a circle"
+        kind = "a symlink now" if os.path.exists(path) else "a symlink that leads nowhere"
     return WriteError(path, f"{path} is {kind}, not a regular file.")
