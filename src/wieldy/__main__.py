@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from wieldy.console import flush_streams, print_error, write
+from wieldy.console import flush_streams, print_error, reopen_closed_streams, write
 
 INTERRUPTED = 130
 
@@ -25,6 +25,7 @@ def main() -> int:
 def _print_version() -> int:
     from wieldy import __version__
 
+    reopen_closed_streams()
     try:
         write(f"wieldy {__version__}", flush=True)
     except BrokenPipeError:

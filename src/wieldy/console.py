@@ -8,6 +8,7 @@ a text. `tests/shape/test_console.py` checks that no other module writes.
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import os
 import sys
@@ -288,6 +289,22 @@ def discard_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+class ClosedStdout(io.TextIOBase):
+    """A stdout that was closed when the program started: what is written there would be lost, so writing fails."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, "stdout is closed")
+
+    def fileno(self) -> int:
+        return 1
+
+
+def require_stdout() -> None:
+    """Raise `OSError` where stdout is closed: before work whose result would be lost."""
+    if isinstance(getattr(sys.stdout, "unguarded", sys.stdout), ClosedStdout):
+        sys.stdout.write("")
+
+
 def reopen_closed_streams() -> None:
     """Open /dev/null for closed standard streams, so that no file opened later gets descriptor 0, 1 or 2."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
@@ -296,6 +313,6 @@ def reopen_closed_streams() -> None:
     if sys.stdin is None:
         sys.stdin = os.fdopen(0, closefd=False)
     if sys.stdout is None:
-        sys.stdout = os.fdopen(1, "w", closefd=False)
+        sys.stdout = cast(TextIO, ClosedStdout())
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)

@@ -16,15 +16,53 @@ def model(tmp_path):
     return f"script:{path}"
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_stream_that_is_closed_is_no_error(closed, model, project, environment):
-    command = f'exec "$0" -m wieldy -p hi --model "$1" {closed}'
-    done = subprocess.run(
-        ["sh", "-c", command, sys.executable, model],
+def run_with_streams(redirections, args, project, environment):
+    command = f'exec "$0" -m wieldy "$@" {redirections}'
+    return subprocess.run(
+        ["sh", "-c", command, sys.executable, *args],
         cwd=project, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == ("" if ">&-" in closed.replace("2>&-", "") else "hello\n")
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&-", "<&- 2>&-"])
+def test_a_closed_stdin_or_stderr_is_no_error(closed, model, project, environment):
+    done = run_with_streams(closed, ["-p", "hi", "--model", model], project, environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "hello\n", "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("output", ["text", "stream-json"])
+def test_no_model_is_asked_where_stdout_is_closed(closed, output, model, project, environment, tmp_path):
+    asked = ["-p", "hi", "--model", model, "--output-format", output]
+    done = run_with_streams(closed, asked, project, environment)
+    assert (done.returncode, done.stderr) == (1, "" if "2>&-" in closed else "wieldy: stdout is closed\n")
+    assert not list((tmp_path / "state").rglob("transcript.jsonl"))
+
+
+@pytest.mark.parametrize("args", [["--version"], ["--help"], ["tools"], ["call", "Read", "file_path=b.txt"]])
+def test_output_for_a_closed_stdout_is_an_error_of_one_line(args, project, environment):
+    done = run_with_streams(">&-", args, project, environment)
+    assert (done.returncode, done.stderr) == (1, "wieldy: stdout is closed\n")
+
+
+@pytest.mark.parametrize("steps", [[], [{"text": " \n"}], [{"think": "hm"}]])
+def test_an_answer_without_text_is_an_error_of_one_line(wieldy, project, steps):
+    (project / "s").write_text(json.dumps({"turns": [steps]}))
+    asked = ("-p", "hi", "--model", "script:s")
+    done = wieldy(*asked)
+    assert (done.returncode, done.stdout.strip()) == (1, "")
+    assert done.stderr == "wieldy: the model's answer has no text\n"
+    done = wieldy(*asked, "--output-format", "json")
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["is_error"], result["errors"]) == (1, True, ["the model's answer has no text"])
+
+
+def test_work_that_ends_without_text_is_done_and_said(wieldy, project):
+    read = {"call": "Read", "input": {"file_path": "b.txt"}}
+    (project / "s").write_text(json.dumps({"turns": [[read], []]}))
+    done = wieldy("-p", "hi", "--model", "script:s")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "wieldy: the model made 1 call and ended without a text\n"
 
 
 def test_a_full_disk_below_stdout_is_an_error_of_one_line(model, project, environment):

@@ -21,7 +21,7 @@ from wieldy.cli.session_options import (
     resumed_session,
     session_arguments,
 )
-from wieldy.console import encode_json, print_error, write, write_json_text
+from wieldy.console import encode_json, print_error, require_stdout, write, write_json_text
 from wieldy.core.errors import WieldyError
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def main(command: str, argv: list[str]) -> int:
     options = _parser().parse_intermixed_args(words)
     for option in options.ignored:
         print_error(f"{option} has no effect here")
+    require_stdout()
     try:
         arguments = session_arguments(options)
         options.returns = answer_schema(options.json_schema)

@@ -8,10 +8,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
+
 from wieldy.agent.prompts import Prompt
 from wieldy.agent.session import Session
 from wieldy.console import print_error
-from wieldy.core.events import Event, ModelAnswered, ModelRequested, Notice, Retried, RunEnded
+from wieldy.core.events import Event, ModelAnswered, ModelRequested, Notice, Retried, RunEnded, ToolEnded
 from wieldy.headless.summary import RunTotals, encode_line, summarize
 
 DONE, ERROR, DENIED, LIMIT, INTERRUPTED = 0, 1, 3, 4, 130
@@ -46,18 +48,23 @@ async def converse(
     async for prompt in prompts:
         start = time.monotonic()
         end: RunEnded | None = None
+        calls = 0
         async for event in session.run(prompt, returns=returns, stream_deltas=partial):
             totals.add(event)
             if stream is not None:
                 stream.write_event(event)
             if isinstance(event, RunEnded):
                 end = event
+            elif isinstance(event, ToolEnded):
+                calls += 1
             elif output_format == "text":
                 waiting.update(event)
                 if isinstance(event, Notice) and not event.data:
                     print_error(event.text)
         waiting.stop()
         assert end is not None
+        if not hosted and end.why == "done" and not end.text.strip() and end.data is None:
+            end = _without_text(end, calls)
         if output_format == "text":
             _write_text(end, totals, write)
         else:
@@ -113,6 +120,14 @@ def exit_code(end: RunEnded, *, denied: bool) -> int:
         case "max_turns" | "max_cost" | "max_tokens":
             return LIMIT
     return ERROR
+
+
+def _without_text(end: RunEnded, calls: int) -> RunEnded:
+    """An answer without text is an error where nothing else was done; after calls it is only worth a line on stderr."""
+    if not calls:
+        return replace(end, why="error", is_error=True, detail="the model's answer has no text")
+    print_error(f"the model made {calls} call{'s' if calls > 1 else ''} and ended without a text")
+    return end
 
 
 def _write_text(end: RunEnded, totals: RunTotals, write: Write) -> None:
