@@ -323,8 +323,9 @@ class AgentLoop:
             )
             try:
                 result = await self._model_turn.run(request, number, abort)
-            except ProviderFailure as failure:
-                if not await self.compactor().handle(failure, abort):
+            except (ProviderFailure, Aborted) as error:
+                if not isinstance(error, ProviderFailure) or not await self.compactor().handle(error, abort):
+                    self._model_turn.keep_broken_text()
                     raise
             else:
                 if self._compactor is not None:

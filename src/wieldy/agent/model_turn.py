@@ -1,7 +1,8 @@
 """One turn of the model: send a request, run tools while the answer streams in, until every call has its result.
 
 A stream that breaks before any tool has started is requested again. Once one has, the blocks so far stand: their results are
-kept and the model goes on from there, so that no tool ever runs twice.
+kept and the model goes on from there, so that no tool ever runs twice. Text of a broken stream is always in the transcript;
+it counts until another attempt has something to put in its place.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -95,7 +96,6 @@ class ModelTurn:
             try:
                 result = await self._attempt(request, abort)
             except ProviderFailure as failure:
-                self.transcript.append(MessageDiscarded())
                 await self._wait(failure, attempt, abort)
                 continue
             if result.failure is None:
@@ -105,6 +105,13 @@ class ModelTurn:
                 await self._wait(result.failure, self._failures_in_a_row, abort)
             return result
         raise AssertionError("unreachable")
+
+    def keep_broken_text(self) -> None:
+        """End the message of a stream that broke and is not requested again, with the text that had arrived."""
+        if blocks := self.transcript.conversation.blocks:
+            self.transcript.append(
+                AssistantMessageEnded("broken", at=time.time()) if _is_visible(blocks.values()) else MessageDiscarded()
+            )
 
     async def _attempt(self, request: Request, abort: Abort) -> TurnResult:
         started = time.monotonic()
@@ -120,10 +127,10 @@ class ModelTurn:
                 interrupted = True
                 attempt.finish_interrupted()
             except ProviderFailure as error:
+                attempt.finish_broken()
                 if not turn.calls:
                     raise
                 failure = error
-                message.open.clear()
             reason = "interrupted" if interrupted else "broken" if failure else message.stop_reason or "end_turn"
             content = message.content()
             self._record_end(content, message.usage, reason, time.monotonic() - started)
@@ -162,7 +169,9 @@ class ModelTurn:
         return any(looping)
 
     def _record_end(self, content: tuple[dict[str, Any], ...], usage: Usage, reason: str, seconds: float) -> None:
-        if VISIBLE_TYPES.isdisjoint([block["type"] for block in content]):
+        # An attempt that was interrupted before it had anything leaves the text of the one before it.
+        blocks = self.transcript.conversation.blocks.values() if reason == "interrupted" else content
+        if not _is_visible(blocks):
             self.transcript.append(MessageDiscarded())
         dollars = cost(self.provider.model, usage)
         self.transcript.append(AssistantMessageEnded(reason, asdict(usage), dollars, time.time()))
@@ -230,6 +239,16 @@ class TurnAttempt:
         self.message.close_open_blocks()
         self._record_blocks()
 
+    def finish_broken(self) -> None:
+        """Close a message whose stream broke, as an interrupted one; a call that was not started is forgotten."""
+        blocks = self.message.blocks
+        if not self._turn.calls and any(block["type"] == "tool_use" for block in blocks.values()):
+            self._transcript.append(MessageDiscarded())
+            self._recorded_blocks = 0
+            for index in [index for index, block in blocks.items() if block["type"] == "tool_use"]:
+                del blocks[index]
+        self.finish_interrupted()
+
     def record_results(self, results: Sequence[ToolResult]) -> None:
         """Record the results that are not recorded yet."""
         for result in results:
@@ -251,6 +270,8 @@ class TurnAttempt:
 
     def _record_blocks(self) -> None:
         blocks = self.message.blocks
+        if blocks and not self._recorded_blocks and self._transcript.conversation.blocks:
+            self._transcript.append(MessageDiscarded())  # of the attempt before this one
         for index, block in islice(blocks.items(), self._recorded_blocks, None):
             self._transcript.append(AssistantBlock(block, index))
         self._recorded_blocks = len(blocks)
@@ -287,6 +308,10 @@ def retry_delay(
     if failure.retry_after is not None:
         return failure.retry_after if failure.retry_after <= MAX_RETRY_AFTER_SECONDS else None
     return min(2.0 ** (attempt - 1), MAX_BACKOFF_SECONDS) * (0.5 + jitter() / 2)
+
+
+def _is_visible(blocks: Iterable[Mapping[str, Any]]) -> bool:
+    return any(block["type"] in VISIBLE_TYPES and block.get("text", "x").strip() for block in blocks)
 
 
 def _raise_if(abort: Abort) -> None:

@@ -10,6 +10,8 @@ from tests.unit.agent.oracle import check_history
 
 from wieldy import Script
 from wieldy.agent.model_turn import MAX_BACKOFF_SECONDS, MAX_RETRY_AFTER_SECONDS, retry_delay
+from wieldy.agent.records import AssistantBlock, AssistantMessageEnded, MessageDiscarded
+from wieldy.agent.transcript import records
 from wieldy.core.events import ModelAnswered, ModelRequested, Retried, ToolEnded, ToolStarted, ToolSucceeded
 from wieldy.core.provider import ProviderFailure
 
@@ -27,6 +29,69 @@ async def test_a_stream_that_breaks_before_any_tool_started_is_asked_for_again(m
         assert ledger.ran == ["once"]
         assert "half" not in str(session.messages)
         check_history(session.messages)
+
+
+def discarded_texts(folder):
+    """The texts in a transcript that were followed by another attempt, in order."""
+    open_texts, discarded = [], []
+    for record in records(folder):
+        match record:
+            case AssistantBlock(block={"type": "text", "text": text}):
+                open_texts.append(text)
+            case MessageDiscarded():
+                discarded += open_texts
+                open_texts = []
+            case AssistantMessageEnded():
+                open_texts = []
+    return discarded
+
+
+@pytest.mark.asyncio
+async def test_text_of_a_broken_stream_stays_in_the_transcript_and_the_model_reads_it_once(make_session):
+    half = {"text": "half of it", "open": True}
+    model = Script([[half, FAIL], [FAIL], [{"text": "half of it and the rest"}], [{"text": "bye"}]])
+    async with make_session(model) as session:
+        assert await session.ask("go") == "half of it and the rest"
+        await session.ask("again")
+        assert discarded_texts(session.box.workspace.session_dir) == ["half of it"]
+    assert str(model.requests[-1].messages).count("half of it") == 1
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("later", [[], [[FAIL]] * 7])
+async def test_text_of_a_stream_that_no_attempt_could_finish_is_part_of_the_conversation(make_session, later):
+    end = FAIL if later else {"fail": "auth"}
+    model = Script([[{"think": "hm"}, {"text": "half of it", "open": True}, end], *later, [{"text": "bye"}]])
+    async with make_session(model) as session:
+        assert ended(await events_of(session)).why == "error"
+        assert [block["type"] for block in session.messages[-1]["content"]] == ["thinking", "text"]
+        assert await session.ask("go on") == "bye"
+        check_history(session.messages)
+    sent = model.requests[-1].messages
+    assert [message.role for message in sent] == ["user", "assistant", "user"]
+    assert sent[1].content[-1] == {"type": "text", "text": "half of it"}
+    async with make_session(Script([[{"text": "still"}]]), resume=session.id) as again:
+        await again.ask("and now?")
+        assert "half of it" in str(again.messages)
+
+
+@pytest.mark.asyncio
+async def test_text_is_kept_where_the_person_stops_the_wait_for_another_attempt(make_session):
+    wait = {"fail": "overloaded", "status": 529, "retry_after": 60}
+    async with make_session(Script([[{"text": "half of it", "open": True}, wait]])) as session:
+        async for event in session.run("go"):
+            if isinstance(event, Retried):
+                session.abort()
+        assert session.messages[-1]["content"] == [{"type": "text", "text": "half of it"}]
+
+
+@pytest.mark.asyncio
+async def test_a_call_without_input_that_a_broken_stream_left_undecided_is_forgotten(make_session, ledger):
+    model = Script([[{"text": "first"}, {"call": "note", "raw": ""}, {"fail": "auth"}], [{"text": "bye"}]])
+    async with make_session(model) as session:
+        assert ended(await events_of(session)).why == "error"
+        assert session.messages[-1]["content"] == [{"type": "text", "text": "first"}]
+        assert ledger.ran == []
 
 
 @pytest.mark.asyncio
