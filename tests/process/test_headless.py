@@ -94,6 +94,7 @@ def test_stream_json_tells_every_step_in_order(wieldy, script):
     init, first, result = told[0], told[1], told[2]
     assert {"cwd", "tools", "model", "permissionMode", "mcp_servers"} <= set(init)
     assert "Read" in init["tools"]
+    assert init["apiKeySource"] == "none"
     assert [block["type"] for block in first["message"]["content"]] == ["text", "tool_use", "tool_use"]
     assert result["message"]["content"][0]["tool_use_id"] == first["message"]["content"][1]["id"]
     assert result["parent_tool_use_id"] is None

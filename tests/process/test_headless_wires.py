@@ -54,6 +54,7 @@ async def test_a_whole_turn_with_a_tool_and_a_retry(wire, model, project, enviro
     told = [json.loads(line) for line in out.splitlines()]
     kinds = [line.get("subtype") or line["type"] for line in told]
     assert kinds == ["init", "api_retry", "assistant", "user", "assistant", "success"]
+    assert told[0]["apiKeySource"] == ("ANTHROPIC_API_KEY" if wire == "anthropic" else "OPENAI_API_KEY")
     assert (told[1]["attempt"], told[1]["error_status"]) == (1, 529)
     assert told[-1]["result"] == "it says hello"
     assert told[-1]["usage"]["output_tokens"] == 84

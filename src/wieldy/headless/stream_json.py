@@ -101,7 +101,7 @@ class StreamJsonWriter:
             model=self._session.provider.model,
             permissionMode=box.policy.mode,
             slash_commands=[],
-            apiKeySource="none",
+            apiKeySource=getattr(self._session.provider, "key_source", "none"),
             output_style="default",
             agents=_agent_types(self._session),
             skills=[],

@@ -123,6 +123,8 @@ class HttpModel:
         self._temperature = temperature
         key = env.get(self.key_variable, "") if api_key is None else api_key
         headers = self.auth_headers(key, env if api_key is None else {})
+        # Where the key comes from, as stream-json names it: a variable, "user" for one given in code, or "none".
+        self.key_source = "none" if not key else self.key_variable if api_key is None else "user"
         try:
             self._endpoint = ApiEndpoint(
                 self.address(base_url or self.url), headers, env=env, idle_seconds=idle_seconds

@@ -20,6 +20,7 @@ class FallbackModel:
         self._models = models
         self.name = models[0].name
         self.model = models[0].model
+        self.key_source = getattr(models[0], "key_source", "none")
         self.context_window = min(model.context_window for model in models)
 
     @asynccontextmanager

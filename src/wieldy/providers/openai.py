@@ -71,16 +71,16 @@ class OpenAIParser:
         """Parse one decoded event. Raises `ProviderFailure`."""
 
     def close(self) -> Iterator[Delta]:
-        """Close open blocks; a call that the length limit cut off stays open and so is never run.
+        """Close open blocks; half a call that the length limit or the server cut off stays open and so is never run.
 
         Raises `ProviderFailure` where the answer has not ended.
         """
         reason = self._stop_reason
         if reason is None and self.finished and self._next_block:
-            reason = "end_turn"  # some servers only say [DONE]
+            reason = "end_turn"  # some servers only say [DONE]: they had ended, unless half a call tells otherwise
         if reason is None:
             raise ProviderFailure("connection", "the stream ended before the answer did")
-        yield from self._close_blocks(is_cut_off=reason == "max_tokens")
+        yield from self._close_blocks(is_cut_off=reason == "max_tokens" or self._stop_reason is None)
         yield Stopped("tool_use" if self._has_calls and reason == "end_turn" else reason)
 
     @property

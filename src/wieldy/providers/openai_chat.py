@@ -35,7 +35,8 @@ STOP_REASONS: Mapping[str, StopReason] = {
     "length": "max_tokens",
     "content_filter": "refusal",
 }
-
+# The server gave up: DeepSeek's for want of resources, OpenRouter's because the one behind it failed, vLLM's by aborting.
+FAILURES = frozenset({"insufficient_system_resource", "error", "abort"})
 
 # Mistral's API refuses fields that it does not know. Its models, wherever they run, take only ids of nine letters or digits,
 # and a message of the user only after one of the assistant.
@@ -187,6 +188,8 @@ class CompletionParser(OpenAIParser):
                 index = get_int(piece, "index") if "index" in piece else position
                 yield from self._grow_call(index, piece)
             if reason := get_text(choice, "finish_reason"):
+                if reason in FAILURES:
+                    raise stream_failure(reason, self._model)
                 self._stop_reason = STOP_REASONS.get(reason, "end_turn")
 
     @property
@@ -198,7 +201,7 @@ class CompletionParser(OpenAIParser):
         for call in self._calls:
             if call.block is None and not is_cut_off:
                 raise bad_event("a call has no name")
-            if call.block is not None and not call.closed and not is_cut_off:
+            if call.block is not None and not call.closed and not (is_cut_off and call.scanner.has_begun):
                 yield BlockEnded(call.block)
 
     def _grow_text(self, kind: Literal["text", "thinking"], piece: str) -> Iterator[Delta]:
@@ -275,15 +278,15 @@ class JsonEndScanner:
 
     def __init__(self) -> None:
         self._depth = 0
-        self._has_begun = False
+        self.has_begun = False
         self._has_prefix = False
         self._in_string = False
         self._escaped = False
 
     def feed(self, piece: str) -> bool:
         """Whether the object is complete with this piece."""
-        if not self._has_begun and (start := piece.lstrip()):
-            self._has_begun, self._has_prefix = True, start[0] not in "{["
+        if not self.has_begun and (start := piece.lstrip()):
+            self.has_begun, self._has_prefix = True, start[0] not in "{["
         at = 0
         while at < len(piece):
             if self._escaped:

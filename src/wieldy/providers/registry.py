@@ -79,7 +79,9 @@ def pick(
         raise MissingKey(f"no key for {provider}: set {preset.key}")
     # None lets the Messages API take its token from the environment; a server without a key of its own gets none.
     api_key = key or (None if token else "")
-    return _model_class(preset, url)(rest, api_key=api_key, base_url=url, env=env, context_window=context_window)
+    chosen = _model_class(preset, url)(rest, api_key=api_key, base_url=url, env=env, context_window=context_window)
+    chosen.key_source = preset.key if key else "ANTHROPIC_AUTH_TOKEN" if token else "none"
+    return chosen
 
 
 def _model_class(preset: ProviderPreset, url: str | None) -> type[HttpModel]:

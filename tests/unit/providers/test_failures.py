@@ -19,6 +19,7 @@ from tests.unit.providers.wire import (
 
 from wieldy.core.errors import SessionError
 from wieldy.core.provider import ProviderFailure
+from wieldy.providers.anthropic import Anthropic
 from wieldy.providers.registry import pick
 from wieldy.web.http import parse_server_url
 
@@ -261,6 +262,21 @@ async def test_an_address_that_is_none_is_said():
 def test_a_model_that_cannot_be_picked_says_what_to_do(model, says):
     with pytest.raises(SessionError, match=says):
         pick(model, base_url=None, env={})
+
+
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [
+        ("deepseek/m", "DEEPSEEK_API_KEY"),
+        ("anthropic/m", "ANTHROPIC_API_KEY"),
+        ("anthropic/m", "ANTHROPIC_AUTH_TOKEN"),
+        ("ollama/m", "none"),
+    ],
+)
+def test_a_model_knows_where_its_key_comes_from(model, variable):
+    env = {} if variable == "none" else {variable: "k"}
+    assert pick(model, base_url=None, env=env).key_source == variable
+    assert Anthropic("m", api_key="k", env={}).key_source == "user"
 
 
 def test_an_address_without_a_scheme_is_secure_unless_it_is_here():

@@ -129,6 +129,30 @@ async def test_a_server_that_only_says_done_has_answered_unless_it_said_nothing(
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("arguments", "complete"), [('{"n": 1}', True), ("", True), ('{"command": "rm -rf build', False)]
+)
+async def test_half_a_call_before_done_without_a_finish_reason_is_not_complete(arguments, complete):
+    call = {"index": 0, "id": "a", "function": {"name": "Bash", "arguments": arguments}}
+    data = sse({"choices": [{"delta": {"content": "now", "tool_calls": [call]}, "finish_reason": None}]})
+    async with loopback(stream(data + b"data: [DONE]\n\n")) as server:
+        answer = await receive(provider("openai", server.url))
+    assert answer.stop_reason == "tool_use"
+    assert [block.start["name"] for block in answer.open.values()] == ([] if complete else ["Bash"])
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("reason", ["insufficient_system_resource", "error", "abort"])
+async def test_a_finish_reason_of_a_server_that_gave_up_is_a_failure_that_passes(reason):
+    said = sse({"choices": [{"delta": {"content": "hi"}, "finish_reason": None}]})
+    end = sse({"choices": [{"delta": {}, "finish_reason": reason}]})
+    async with loopback(stream(said + end + b"data: [DONE]\n\n")) as server:
+        with pytest.raises(ProviderFailure, match=reason) as failure:
+            await receive(provider("openai", server.url))
+    assert failure.value.transient
+
+
+@pytest.mark.asyncio
 async def test_a_content_of_parts_is_thoughts_and_text():
     thought = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]
     deltas = [{"content": thought}, {"content": [{"type": "text", "text": "Yes"}]}, {"content": "."}]
