@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import resource
 import subprocess
 import sys
@@ -10,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from tests.process.inline_terminal import InlineTerminal
+
+from wieldy.core.state_dirs import config_home, skill_homes, state_home
 
 TOO_LONG = "/" + "x" * 300
 
@@ -26,6 +30,23 @@ def test_a_home_that_cannot_be_looked_into_is_told_in_plain_words(wieldy, projec
     assert "Errno" not in done.stderr
     assert done.returncode in (0, 1)
     assert done.returncode == 0 or f"{TOO_LONG}/state" in done.stderr
+
+
+@pytest.mark.parametrize("home", ["person", ".", "", "~"])
+def test_a_home_that_is_no_absolute_path_is_replaced_and_named(wieldy, home):
+    done = wieldy("call", "Bash", "command=cd && pwd", "--mode", "bypassPermissions", env={"HOME": home})
+    mine = pwd.getpwuid(os.getuid()).pw_dir
+    assert done.stderr == f"wieldy: HOME is `{home}`, which is no absolute path; {mine} is used instead\n"
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, mine)
+
+
+@pytest.mark.parametrize("home", ["person", ".", "", "~"])
+def test_relative_folders_of_the_environment_are_ignored(home):
+    env = {"HOME": home, "XDG_STATE_HOME": "state", "XDG_CONFIG_HOME": "./config"}
+    mine = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    assert state_home(env) == mine / ".local/state/wieldy"
+    assert config_home(env) == mine / ".config/wieldy"
+    assert skill_homes(env)[1] == mine / ".claude/skills"
 
 
 def test_reading_needs_no_home(wieldy, no_home):

@@ -39,6 +39,7 @@ def report_errors(command: Callable[[], int], *, debug: bool = False) -> int:
     console.reopen_closed_streams()
     console.guard_streams()
     try:
+        _require_absolute_home()
         code = command()
         sys.stdout.flush()
     except BrokenPipeError:
@@ -61,6 +62,16 @@ def describe_error(error: Exception) -> str:
         named = isinstance(error.filename, str | bytes)
         return f"{os.fsdecode(error.filename)}: {error.strerror}" if named else error.strerror
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def _require_absolute_home() -> None:
+    """Replace a `HOME` that is no absolute path: folders below it would be made in the project."""
+    home = os.environ.get("HOME")
+    if home is not None and not os.path.isabs(home):
+        from wieldy.core.state_dirs import user_home
+
+        os.environ["HOME"] = str(user_home())
+        console.print_error(f"HOME is `{home}`, which is no absolute path; {os.environ['HOME']} is used instead")
 
 
 def _dispatch(argv: list[str]) -> int:

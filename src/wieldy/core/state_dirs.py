@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from wieldy.core.errors import SettingsError
+
 
 def config_home(env: Mapping[str, str] = os.environ) -> Path:
     """The folder for the user's settings."""
@@ -17,9 +19,22 @@ def state_home(env: Mapping[str, str] = os.environ) -> Path:
     return _home(env, "XDG_STATE_HOME", ".local/state")
 
 
+def user_home(env: Mapping[str, str] = os.environ) -> Path:
+    """The user's home: `HOME`, or where that is no absolute path the one that the system knows. Raises `SettingsError`."""
+    home = env.get("HOME", os.environ.get("HOME"))
+    if home and os.path.isabs(home):
+        return Path(home)
+    try:
+        import pwd
+
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except (ImportError, KeyError):
+        raise SettingsError(f"HOME must be an absolute path, not `{home or ''}`") from None
+
+
 def skill_homes(env: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
     """The folders of the user's skills: ours, then those that other programs share."""
-    home = Path(env.get("HOME") or Path.home())
+    home = user_home(env)
     return (config_home(env) / "skills", home / ".claude" / "skills", home / ".agents" / "skills")
 
 
@@ -45,4 +60,4 @@ def _home(env: Mapping[str, str], variable: str, below_home: str) -> Path:
     base = env.get(variable)
     if base and os.path.isabs(base):
         return Path(base) / "wieldy"
-    return Path(env.get("HOME") or Path.home(), below_home, "wieldy")
+    return user_home(env) / below_home / "wieldy"

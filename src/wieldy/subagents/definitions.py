@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec import Struct
 
 from wieldy.core.option_checks import require_count
-from wieldy.core.state_dirs import config_home
+from wieldy.core.state_dirs import config_home, user_home
 from wieldy.core.tool_names import RENAMED_TOOLS, suggest_name
 from wieldy.skills.discovery import MarkdownCatalog, format_listing
 from wieldy.skills.frontmatter import FrontMatterError, parse_markdown, parse_names
@@ -262,7 +262,7 @@ class AgentTypes(MarkdownCatalog[AgentDefinition]):
     @property
     def user_folders(self) -> tuple[Path, ...]:
         env = self._workspace.env
-        return config_home(env) / "agents", Path(env.get("HOME") or Path.home(), ".claude", "agents")
+        return config_home(env) / "agents", user_home(env) / ".claude/agents"
 
     def file_in(self, folder: Path, name: str) -> str | None:
         return os.path.join(folder, name) if name.endswith(".md") else None

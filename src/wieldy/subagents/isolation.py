@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from wieldy.core.state_dirs import make_private_folder, state_home
+from wieldy.core.state_dirs import make_private_folder, state_home, user_home
 from wieldy.working_copies.files import IsolationError, clone_or_copy, copy_tree, remove_tree, walk_files
 from wieldy.working_copies.git import SourceError, check_out, is_repository, read_git
 from wieldy.working_copies.patches import PatchRecorder
@@ -99,7 +99,7 @@ def copies_folder(workspace: Workspace) -> Path:
     if workspace.state_dir != state_home(env):
         return workspace.state_dir / "copies"
     cache = env.get("XDG_CACHE_HOME") or ""
-    base = Path(cache) if os.path.isabs(cache) else Path(env.get("HOME") or Path.home(), ".cache")
+    base = Path(cache) if os.path.isabs(cache) else user_home(env) / ".cache"
     return base / "wieldy" / "agents"
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
-from wieldy.core.state_dirs import config_home
+from wieldy.core.state_dirs import config_home, user_home
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate_line
 from wieldy.permissions.paths import is_below
@@ -45,7 +45,7 @@ class CommandFile(Struct, frozen=True):
 
 def find_command_files(workspace: Workspace) -> dict[str, CommandFile]:
     """Read the command files of the user, then those of the project; the user's win. Blocks on the disk."""
-    home = Path(workspace.env.get("HOME") or Path.home())
+    home = user_home(workspace.env)
     own = (config_home(workspace.env) / "commands", home / ".claude" / "commands")
     files: dict[str, CommandFile] = {}
     project = Path(workspace.root)
