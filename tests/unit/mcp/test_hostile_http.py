@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from wieldy.core.errors import ToolFailure
+
 pytestmark = pytest.mark.asyncio
 
 TOOLS = [{"name": "go", "description": "Go.", "inputSchema": {"type": "object"}}]
@@ -35,6 +37,7 @@ class Shaky:
         self.habit = habit
         self.calls = 0
         self.sessions = 0
+        self.has_failed = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -74,6 +77,16 @@ class Shaky:
                     return
                 result = {"content": [{"type": "text", "text": "went"}]}
                 await _json(writer, {"jsonrpc": "2.0", "id": message["id"], "result": result})
+            case "tools/call" if self.habit == "fails beside another call" and self.calls:
+                self.calls += 1
+                writer.write(b"HTTP/1.1 400 X\r\nContent-Length: 0\r\n\r\n")
+            case "tools/call" if self.habit == "fails beside another call":
+                self.calls += 1
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+                await self.has_failed.wait()
+                error = {"code": -32000, "message": "Session not found"}
+                event = json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error})
+                writer.write(f"event: message\ndata: {event}\n\n".encode())
             case "tools/call" if self.habit == "no session of its own":
                 self.calls += 1
                 error = {"code": -32000, "message": "Session not found"}
@@ -160,3 +173,22 @@ async def test_a_server_that_falls_silent_after_the_handshake_is_given_up_in_tim
     async with shaky("silent after the handshake") as (_, url), stage.box(h={**entry, "url": url}) as box:
         await asyncio.wait_for(box.connected(), 15)
         assert "no answer within 0.5 s" in box.workspace.services.mcp_servers.states()["h"].why
+
+
+async def test_the_status_of_a_call_is_not_taken_for_that_of_another(stage):
+    async with shaky("fails beside another call") as (server, url), stage.box(h={"type": "http", "url": url}) as box:
+        await box.connected()
+        connection = box.workspace.services.mcp_servers.connections["h"]  # the toolbox would run one after the other
+
+        async def call() -> str:
+            with pytest.raises(ToolFailure) as failure:
+                await connection.request(lambda client: client.call_tool("go", {}))
+            return str(failure.value)
+
+        slow = asyncio.create_task(call())
+        while not server.calls:
+            await asyncio.sleep(0.01)
+        assert "HTTP 400" in await call()
+        server.has_failed.set()
+        assert "Session not found" in await slow
+        assert (server.calls, server.sessions) == (2, 1)

@@ -27,6 +27,7 @@ from wieldy.mcp.client.oauth import SIGN_IN_SECONDS, SignIn
 from wieldy.mcp.client.server_requests import SamplingHandler, ServerRequestHandler
 from wieldy.mcp.client.tools import RETRY_PAUSES, call_as_task, list_tools, needs_subscription, watch_tool_changes
 from wieldy.mcp.client.transport import (
+    HttpStatus,
     McpRelay,
     OutputTail,
     ServerProgram,
@@ -118,7 +119,6 @@ class Connection:
         self._connect_timeout: asyncio.Timeout | None = None
         self._closing = False
         self._was_ready = False
-        self._http_status: int | None = None
 
     async def run(self) -> None:
         """Own the connection until `close`. Raises nothing but a cancellation of its own task."""
@@ -210,7 +210,6 @@ class Connection:
             async with asyncio.timeout(seconds):
                 for _ in range(2):
                     client = await self._wait_ready()
-                    self._http_status = None
                     try:
                         return await send(client)
                     except MCPError as error:
@@ -242,12 +241,12 @@ class Connection:
 
     def _is_session_unknown(self, error: MCPError) -> bool:
         """Whether the server refused the request itself: an error of the same words with status 200 is the tool's own."""
-        return self._http_status in (400, 404) and error.message.lower().rstrip(".") in SESSION_UNKNOWN
+        return _http_status(error) in (400, 404) and error.message.lower().rstrip(".") in SESSION_UNKNOWN
 
     def _describe_error(self, error: MCPError) -> str:
         """The message of an error, with the HTTP status that the SDK leaves out and without a report on its types."""
-        if error.message == HTTP_ERROR and self._http_status is not None:
-            return f"HTTP {self._http_status}"
+        if error.message == HTTP_ERROR and (status := _http_status(error)) is not None:
+            return f"HTTP {status}"
         return _VALIDATION_REPORT.sub("", error.message)
 
     async def _wait_ready(self) -> Any:
@@ -318,10 +317,7 @@ class Connection:
                 return open_stdio(self._program())
             case "sdk":
                 return open_relay(self.config.name, self._context.relay)
-        return open_http(self.config, auth, self._note_http_error)
-
-    def _note_http_error(self, status: int) -> None:
-        self._http_status = status
+        return open_http(self.config, auth)
 
     def _program(self) -> ServerProgram:
         config, context = self.config, self._context
@@ -407,6 +403,10 @@ class Connection:
             async with asyncio.timeout(limit):
                 while await self._wakeups.get() not in (RECONNECT, CLOSE):
                     pass
+
+
+def _http_status(error: MCPError) -> HttpStatus | None:
+    return error.data if isinstance(error.data, HttpStatus) else None
 
 
 def is_connection_lost(error: BaseException) -> bool:
