@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,8 +27,15 @@ INTERNAL_NAMES = ("localhost", "local", "internal", "localdomain", "metadata")
 ALLOWED_BY_NAME = frozenset({"loopback", "private"})
 
 
+LOOKUP_SECONDS_BEFORE_PROXY = 2.0
+
+
 class HostRefused(ToolFailure):
     """A host that may not be connected to; says why and what would change that."""
+
+
+class HostNotFound(HostRefused):
+    """A name that the resolver of this machine does not know."""
 
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
@@ -56,6 +64,19 @@ class AddressPolicy:
                 raise _refusal(url, f"{verb} a {kind} address")
         return addresses
 
+    async def check_for_proxy(self, url: HttpUrl) -> None:
+        """Check a host that a proxy connects to, which resolves its name itself. Raises `HostRefused`.
+
+        A name that this machine resolves must lead to allowed addresses here, too. One that it does not know, as is usual
+        behind such a proxy, is left to the proxy if it is a whole domain name.
+        """
+        try:
+            async with asyncio.timeout(LOOKUP_SECONDS_BEFORE_PROXY):
+                await self.resolve(url)
+        except (HostNotFound, TimeoutError):
+            if "." not in url.host and not self._allows_private(url):
+                raise _refusal(url, "names a host inside a network") from None
+
     def _allows_private(self, url: HttpUrl) -> bool:
         for entry in self._private_hosts:
             for text in {entry, entry.removesuffix(f":{url.port}")}:
@@ -71,9 +92,9 @@ class AddressPolicy:
             addresses = tuple(await self._resolver(url.host, url.port))
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise HostRefused(f"{url.host} cannot be found: {reason}.", "Check the spelling of the host.") from None
+            raise HostNotFound(f"{url.host} cannot be found: {reason}.", "Check the spelling of the host.") from None
         if not addresses:
-            raise HostRefused(f"{url.host} has no address.", "Check the spelling of the host.")
+            raise HostNotFound(f"{url.host} has no address.", "Check the spelling of the host.")
         return addresses
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from wieldy.core.errors import ToolFailure
 from wieldy.core.workspace import Workspace
 from wieldy.web.address_policy import AddressPolicy, HostRefused, Resolver, resolve_host
-from wieldy.web.http import Connect, HttpClient, HttpError, HttpResponse, Streams, open_streams
+from wieldy.web.http import Connect, HttpClient, HttpError, HttpResponse, Streams, open_streams, proxy_for
 from wieldy.web.url import HttpUrl, InvalidUrl
 
 MAX_BYTES = 20 << 20
@@ -90,7 +90,7 @@ class Fetcher:
         try:
             async with asyncio.timeout(self.timeout):
                 for _ in range(MAX_REDIRECTS):
-                    response = await self._request(url, await policy.resolve(url))
+                    response = await self._request(url, await self._addresses(url, policy))
                     if isinstance(response, FetchedResponse) or not response.is_same_host:
                         return response
                     url = response.location
@@ -104,6 +104,17 @@ class Fetcher:
             return await self.client.open(urlsplit(str(url)), addresses)
         except HttpError as error:
             raise _fetch_failure(url, error) from None
+
+    async def _addresses(self, url: HttpUrl, policy: AddressPolicy) -> Sequence[str]:
+        """The checked addresses to connect to; none where a proxy of the environment connects to the host."""
+        try:
+            proxy = proxy_for(urlsplit(str(url)), self._workspace.env)
+        except HttpError as error:
+            raise _fetch_failure(url, error) from None
+        if proxy is None:
+            return await policy.resolve(url)
+        await policy.check_for_proxy(url)
+        return ()
 
     async def _request(self, url: HttpUrl, addresses: Sequence[str]) -> FetchedResponse | HttpRedirect:
         try:

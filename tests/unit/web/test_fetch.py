@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,9 @@ from tests.unit.web.loopback import Names, Recorder, response, serving, workspac
 from wieldy.core.errors import ToolFailure
 from wieldy.web.address_policy import HostRefused
 from wieldy.web.fetch import FetchedResponse, Fetcher, FetchFailure, HttpRedirect
-from wieldy.web.url import parse_url
+from wieldy.web.http import Streams, open_streams
+from wieldy.web.proxy import ForwardProxy
+from wieldy.web.url import HttpUrl, parse_url
 
 LOCAL = ["127.0.0.1"]
 
@@ -211,3 +215,58 @@ async def test_the_request_names_the_host_and_carries_no_more_than_it_must(tmp_p
         assert f"host: 127.0.0.1:{site.port}\r\n" in head
         assert "cookie" not in head
         assert "authorization" not in head
+
+
+async def any_host(url: HttpUrl) -> Streams:
+    return await open_streams("127.0.0.1", url.port, None, url.host)
+
+
+@asynccontextmanager
+async def corporate_proxy() -> AsyncIterator[dict[str, str]]:
+    """A proxy that knows every name, and the environment of somebody behind it."""
+    proxy = ForwardProxy(any_host)
+    address = f"http://127.0.0.1:{await proxy.listen()}"
+    try:
+        yield {"HTTP_PROXY": address, "HTTPS_PROXY": address, "NO_PROXY": "direct.example"}
+    finally:
+        await proxy.aclose()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("names", [Names(), Names(shop_example=[["93.184.216.34"]])])
+async def test_a_proxy_of_the_environment_connects_and_resolves_the_name(tmp_path: Path, names: Names) -> None:
+    async with serving({"/tea": response(b"hot")}) as site, corporate_proxy() as env:
+        fetch = Fetcher(workspace(tmp_path, env=env), resolver=names)
+        assert await body_of(fetch, f"http://shop.example:{site.port}/tea") == b"hot"
+        assert site.heads[0].startswith(b"GET /tea HTTP/1.1")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("host", ["10.0.0.5", "169.254.169.254", "wiki", "db.internal", "inside.example", "[fd00::1]"])
+async def test_behind_a_proxy_what_is_known_to_be_inside_is_still_refused(tmp_path: Path, host: str) -> None:
+    async with serving({"/": response(b"secret")}) as site, corporate_proxy() as env:
+        fetch = Fetcher(workspace(tmp_path, env=env), resolver=Names(inside_example=[["10.0.0.5"]]))
+        with pytest.raises(HostRefused):
+            await fetch.fetch(parse_url(f"http://{host}:{site.port}/"))
+        assert site.asked == []
+
+
+@pytest.mark.asyncio
+async def test_a_host_in_no_proxy_is_resolved_and_connected_to_here(tmp_path: Path) -> None:
+    connect = Recorder()
+    async with corporate_proxy() as env:
+        names = Names(direct_example=[["93.184.216.34"]])
+        fetch = Fetcher(workspace(tmp_path, env=env), resolver=names, connect=connect)
+        with pytest.raises(FetchFailure):
+            await fetch.fetch(parse_url("http://direct.example/"))
+    assert [attempt[0] for attempt in connect.attempts] == ["93.184.216.34"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("proxy", "says"), [("socks5://127.0.0.1:1", "only http:// proxies"), ("http://127.0.0.1:1", "the proxy 127.0.0.1")]
+)
+async def test_a_proxy_that_cannot_be_used_is_named(tmp_path: Path, proxy: str, says: str) -> None:
+    fetch = Fetcher(workspace(tmp_path, env={"HTTPS_PROXY": proxy}), resolver=Names())
+    with pytest.raises(FetchFailure, match=says):
+        await fetch.fetch(parse_url("https://shop.example/"))
