@@ -271,6 +271,13 @@ def test_the_demo_keeps_its_state_to_itself(wieldy, project):
     assert "byte for byte" in done.stdout
 
 
+def test_only_the_name_of_the_tool_is_required_of_a_call(wieldy):
+    done = wieldy("call")
+    assert done.returncode == 2
+    assert done.stderr == "wieldy: the following arguments are required: TOOL; `wieldy call --help` shows how\n"
+    assert wieldy("call", "LS").returncode == 0
+
+
 def test_a_closed_pipe_ends_it_quietly(project, environment):
     command = f"{sys.executable} -m wieldy tools --all --json | head -c 10"
     done = subprocess.run(

@@ -39,7 +39,7 @@ def main(command: str, argv: list[str]) -> int:
     )
     parser.add_argument("tool", metavar="TOOL", help="the name of the tool; `wieldy tools` lists them")
     parser.add_argument(
-        "fields", nargs="*", metavar="key=value | JSON | -", help="the input; `-` reads JSON from stdin"
+        "fields", nargs="*", default=[], metavar="key=value | JSON | -", help="the input; `-` reads JSON from stdin"
     )
     parser.add_argument("--json", action="store_true", help="print the structured result")
     add_root(parser)

@@ -20,6 +20,7 @@ from tests.unit.providers.wire import (
 from wieldy.core.errors import SessionError
 from wieldy.core.provider import ProviderFailure
 from wieldy.providers.anthropic import Anthropic
+from wieldy.providers.endpoint import HttpModel
 from wieldy.providers.registry import pick
 from wieldy.web.http import parse_server_url
 
@@ -275,7 +276,8 @@ def test_a_model_that_cannot_be_picked_says_what_to_do(model, says):
 )
 def test_a_model_knows_where_its_key_comes_from(model, variable):
     env = {} if variable == "none" else {variable: "k"}
-    assert pick(model, base_url=None, env=env).key_source == variable
+    chosen = pick(model, base_url=None, env=env)
+    assert isinstance(chosen, HttpModel) and chosen.key_source == variable
     assert Anthropic("m", api_key="k", env={}).key_source == "user"
 
 
