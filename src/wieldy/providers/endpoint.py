@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -25,6 +26,8 @@ from wieldy.web.http import (
     host_and_port,
     parse_server_url,
 )
+
+IDLE_VARIABLE = "WIELDY_IDLE_SECONDS"
 
 
 class StreamParser(Protocol):
@@ -105,7 +108,7 @@ class HttpModel:
         temperature: float | None = None,
         context_window: int | None = None,
         env: Mapping[str, str] | None = None,
-        idle_seconds: float = IDLE_SECONDS,
+        idle_seconds: float | None = None,
     ) -> None:
         if not isinstance(model, str) or not model:
             raise ValueError(f"`model` must be the name of a model, not {model!r}")
@@ -127,7 +130,7 @@ class HttpModel:
         self.key_source = "none" if not key else self.key_variable if api_key is None else "user"
         try:
             self._endpoint = ApiEndpoint(
-                self.address(base_url or self.url), headers, env=env, idle_seconds=idle_seconds
+                self.address(base_url or self.url), headers, env=env, idle_seconds=idle_seconds or _idle_seconds(env)
             )
         except HttpError as error:
             raise SessionError(str(error)) from None
@@ -158,6 +161,18 @@ class HttpModel:
     async def aclose(self) -> None:
         """Close the idle connections. The model can be used again."""
         await self._endpoint.aclose()
+
+
+def _idle_seconds(env: Mapping[str, str]) -> float:
+    """How long a server may send nothing of an answer. Raises `SessionError` for a variable that is no such number."""
+    text = env.get(IDLE_VARIABLE) or str(IDLE_SECONDS)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise SessionError(f"{IDLE_VARIABLE} must be a number of seconds above 0, not `{text}`")
+    return seconds
 
 
 async def parse_events(

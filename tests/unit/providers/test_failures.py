@@ -242,6 +242,20 @@ async def test_a_server_that_stays_silent_or_sends_drops_is_given_up_on(wire, re
 
 
 @pytest.mark.asyncio
+async def test_the_environment_sets_how_long_a_server_may_stay_silent():
+    env = {"ANTHROPIC_API_KEY": "k", "WIELDY_IDLE_SECONDS": "0.3"}
+    async with asyncio.timeout(20), loopback(_pings) as server:
+        failure = await failure_of(pick("anthropic/m", base_url=server.url, env=env))
+    assert "0.3 s" in str(failure)
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "inf"])
+def test_a_time_to_stay_silent_that_is_none_is_said(text):
+    with pytest.raises(SessionError, match=f"WIELDY_IDLE_SECONDS must be .* not `{text}`"):
+        pick("ollama/m", base_url=None, env={"WIELDY_IDLE_SECONDS": text})
+
+
+@pytest.mark.asyncio
 async def test_an_address_that_is_none_is_said():
     for url in ("ftp://x", "http://", "http:///v1", "http://x:port"):
         with pytest.raises(Exception, match="not an http address"):
