@@ -37,7 +37,7 @@ class Shaky:
         self.habit = habit
         self.calls = 0
         self.sessions = 0
-        self.has_failed = asyncio.Event()
+        self.other_has_ended = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -46,11 +46,22 @@ class Shaky:
                 (int(line.split(":")[1]) for line in head.split("\r\n") if line.startswith("content-length")), 0
             )
             message = json.loads(await reader.readexactly(length)) if length else {}
-            await self._answer(message, writer)
+            if self.habit == "answers the second call first" and message.get("method") == "tools/call":
+                await self._answer_second_first(message, writer)
+            else:
+                await self._answer(message, writer)
         except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
             pass
         finally:
             writer.close()
+
+    async def _answer_second_first(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        self.calls += 1
+        if self.calls == 1:
+            await self.other_has_ended.wait()
+        self.other_has_ended.set()
+        result = {"content": [{"type": "text", "text": "went"}]}
+        await _json(writer, {"jsonrpc": "2.0", "id": message["id"], "result": result})
 
     async def _answer(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         match message.get("method"):
@@ -83,7 +94,7 @@ class Shaky:
             case "tools/call" if self.habit == "fails beside another call":
                 self.calls += 1
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
-                await self.has_failed.wait()
+                await self.other_has_ended.wait()
                 error = {"code": -32000, "message": "Session not found"}
                 event = json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error})
                 writer.write(f"event: message\ndata: {event}\n\n".encode())
@@ -189,6 +200,15 @@ async def test_the_status_of_a_call_is_not_taken_for_that_of_another(stage):
         while not server.calls:
             await asyncio.sleep(0.01)
         assert "HTTP 400" in await call()
-        server.has_failed.set()
+        server.other_has_ended.set()
         assert "Session not found" in await slow
         assert (server.calls, server.sessions) == (2, 1)
+
+
+async def test_a_call_that_takes_long_holds_up_no_other(stage):
+    async with shaky("answers the second call first") as (_, url), stage.box(h={"type": "http", "url": url}) as box:
+        await box.connected()
+        tool: Any = box.catalog.find("mcp__h__go")
+        async with asyncio.timeout(20):
+            results = await asyncio.gather(tool.call({}), tool.call({}))
+        assert [result.content[0].text for result in results] == ["went", "went"]

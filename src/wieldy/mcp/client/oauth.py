@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -111,6 +111,46 @@ class CallbackServer:
             writer.close()
 
 
+def run_side_by_side(provider: Any) -> Any:
+    """Wrap a provider of the SDK so that requests do not wait for each other.
+
+    It holds a lock until a request has its answer, which is the end of the call at a server that answers with plain JSON. So
+    only the first request goes through it, which loads the tokens, and whatever needs new ones.
+    """
+    import httpx2
+
+    class SideBySideAuth(httpx2.Auth):
+        is_first = True
+
+        async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+            context = provider.context
+            if not self.is_first and (context.is_token_valid() or not context.can_refresh_token()):
+                if context.is_token_valid():
+                    request.headers["Authorization"] = f"Bearer {context.current_tokens.access_token}"
+                response = yield request
+                if not needs_sign_in(response):
+                    return
+            flow = provider.async_auth_flow(request)
+            try:
+                outgoing = await flow.__anext__()
+                while True:
+                    response = yield outgoing
+                    outgoing = await flow.asend(response)
+            except StopAsyncIteration:
+                self.is_first = False
+            finally:
+                await flow.aclose()
+
+    return SideBySideAuth()
+
+
+def needs_sign_in(response: Any) -> bool:
+    """Whether a server refused a request for want of a token, or of a scope."""
+    if response.status_code == 403:
+        return "insufficient_scope" in response.headers.get("www-authenticate", "")
+    return bool(response.status_code == 401)
+
+
 class SignIn:
     """OAuth for one server. `on_sign_in` is called with the address a person must visit."""
 
@@ -132,9 +172,9 @@ class SignIn:
         storage = TokenStorage(self._url, registration, self._env)
         if self._options.get("grantType") == "client_credentials":  # a program signs in as itself
             client_id, secret = registration.get("client_id", ""), registration.get("client_secret") or ""
-            return ClientCredentialsOAuthProvider(self._url, storage, client_id, secret, scope=scopes)
+            return run_side_by_side(ClientCredentialsOAuthProvider(self._url, storage, client_id, secret, scope=scopes))
         metadata = {"client_name": "wieldy", "redirect_uris": [self._callback.url], "scope": scopes}
-        return OAuthClientProvider(
+        provider = OAuthClientProvider(
             self._url,
             OAuthClientMetadata.model_validate(metadata),
             storage,
@@ -142,6 +182,7 @@ class SignIn:
             callback_handler=self._callback.wait_for_code,
             client_metadata_url=self._options.get("clientMetadataUrl"),
         )
+        return run_side_by_side(provider)
 
     def _registration(self) -> dict[str, Any]:
         """Return our registration where the settings hold one."""
