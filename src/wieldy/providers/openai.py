@@ -80,7 +80,7 @@ class OpenAIParser:
             reason = "end_turn"  # some servers only say [DONE]: they had ended, unless half a call tells otherwise
         if reason is None:
             raise ProviderFailure("connection", "the stream ended before the answer did")
-        yield from self._close_blocks(is_cut_off=reason == "max_tokens" or self._stop_reason is None)
+        yield from self._close_blocks(is_cut_off=reason == "max_tokens")
         yield Stopped("tool_use" if self._has_calls and reason == "end_turn" else reason)
 
     @property

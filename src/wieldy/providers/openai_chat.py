@@ -201,7 +201,9 @@ class CompletionParser(OpenAIParser):
         for call in self._calls:
             if call.block is None and not is_cut_off:
                 raise bad_event("a call has no name")
-            if call.block is not None and not call.closed and not (is_cut_off and call.scanner.has_begun):
+            # Where the server only said [DONE], half of the JSON tells that the call was cut off; no JSON is no input.
+            is_half = is_cut_off or (self._stop_reason is None and call.scanner.has_begun)
+            if call.block is not None and not call.closed and not is_half:
                 yield BlockEnded(call.block)
 
     def _grow_text(self, kind: Literal["text", "thinking"], piece: str) -> Iterator[Delta]:

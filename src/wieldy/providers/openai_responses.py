@@ -210,7 +210,7 @@ class ResponseParser(OpenAIParser):
 
     def _close_blocks(self, *, is_cut_off: bool) -> Iterator[Delta]:
         for place in list(self._blocks):
-            if place[0] not in self._calls or not is_cut_off:
+            if place[0] not in self._calls or not (is_cut_off or self._stop_reason is None):
                 yield BlockEnded(self._blocks.pop(place))
 
     def _begin(self, place: tuple[int, int], block: ContentBlock) -> BlockStarted:

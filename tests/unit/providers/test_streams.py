@@ -142,6 +142,17 @@ async def test_half_a_call_before_done_without_a_finish_reason_is_not_complete(a
 
 
 @pytest.mark.asyncio
+async def test_a_call_cut_off_before_its_input_is_not_complete():
+    call = {"index": 0, "id": "a", "function": {"name": "Deploy", "arguments": ""}}
+    data = sse({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": None}]})
+    end = sse({"choices": [{"delta": {}, "finish_reason": "length"}]})
+    async with loopback(stream(data + end)) as server:
+        answer = await receive(provider("openai", server.url))
+    assert answer.stop_reason == "max_tokens"
+    assert [block.start["name"] for block in answer.open.values()] == ["Deploy"]
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize("reason", ["insufficient_system_resource", "error", "abort"])
 async def test_a_finish_reason_of_a_server_that_gave_up_is_a_failure_that_passes(reason):
     said = sse({"choices": [{"delta": {"content": "hi"}, "finish_reason": None}]})
