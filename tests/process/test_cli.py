@@ -271,6 +271,15 @@ def test_the_demo_keeps_its_state_to_itself(wieldy, project):
     assert "byte for byte" in done.stdout
 
 
+@pytest.mark.parametrize("text", ["soon", "0", "-5", "1.5"])
+def test_a_time_limit_of_the_environment_that_is_none_is_said(wieldy, text):
+    command = ("call", "Bash", "command=echo x", "--mode", "bypassPermissions")
+    done = wieldy(*command, env={"CLAUDE_BASH_TIMEOUT_MS": text})
+    assert (done.returncode, done.stdout) == (0, "x\n")
+    why = f"CLAUDE_BASH_TIMEOUT_MS must be a number of milliseconds above 0, not `{text}`; it is ignored"
+    assert done.stderr == f"wieldy: {why}\n"
+
+
 def test_only_the_name_of_the_tool_is_required_of_a_call(wieldy):
     done = wieldy("call")
     assert done.returncode == 2

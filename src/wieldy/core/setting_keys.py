@@ -244,6 +244,10 @@ def find_key(name: str) -> SettingKey | None:
     return here if isinstance(here, SettingKey) else None
 
 
+BASH_TIMEOUT_VARIABLES = ("WIELDY_BASH_TIMEOUT_MS", "CLAUDE_BASH_TIMEOUT_MS")
+"""Variables that take the place of `bash.timeoutMs`, the first before the second."""
+
+
 def default_of(name: str) -> Any:
     key = find_key(name)
     return None if key is None else key.default

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import SettingsError
-from wieldy.core.setting_keys import default_of
+from wieldy.core.setting_keys import BASH_TIMEOUT_VARIABLES, default_of
 from wieldy.core.state_dirs import config_home
 from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.permissions.paths import PathResolver
@@ -244,6 +244,7 @@ def _combine(
     tool_names: Container[str],
 ) -> Settings:
     problems = [problem for source in sources for problem in source.problems]
+    problems += _variable_warnings(env)
     unreadable = [source.error for source in sources if source.error is not None]
     paths = PathResolver((root,), home=env.get("HOME"))
     left_out: list[Rule] = []
@@ -301,6 +302,12 @@ def _lost_guards(source: SettingsSource) -> Iterator[SettingsProblem]:
         for event, groups in section.items():
             for text in lost_guards(event, groups):
                 yield source.problem(text, ("hooks", event), fatal=True)
+
+
+def _variable_warnings(env: Mapping[str, str]) -> Iterator[SettingsProblem]:
+    for name in BASH_TIMEOUT_VARIABLES:
+        if (text := env.get(name)) and not (text.isdecimal() and int(text) > 0):
+            yield SettingsProblem(f"{name} must be a number of milliseconds above 0, not `{text}`; it is ignored")
 
 
 def _tool_name_warnings(source: SettingsSource) -> Iterator[SettingsProblem]:

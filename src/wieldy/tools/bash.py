@@ -12,7 +12,7 @@ from msgspec import Struct
 from wieldy.core.effects import Effects, Fetches, Runs, Writes
 from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.filesystem import look
-from wieldy.core.setting_keys import default_of
+from wieldy.core.setting_keys import BASH_TIMEOUT_VARIABLES, default_of
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Doubt, Output, Progress, Tool, ToolContext
 from wieldy.core.tool_decorator import drop_fields, load_description
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 DEFAULT_MS = default_of("bash.timeoutMs")
 MAX_MS = 600_000
-TIMEOUT_VARIABLES = ("WIELDY_BASH_TIMEOUT_MS", "CLAUDE_BASH_TIMEOUT_MS")
 
 
 class Bash(Tool):
@@ -446,7 +445,7 @@ def _drop_redundant_cd(command: str, cwd: str) -> str:
 
 
 def _timeout_ms(requested: int | None, workspace: Workspace) -> int:
-    variables = (workspace.env.get(name, "") for name in TIMEOUT_VARIABLES)
+    variables = (workspace.env.get(name, "") for name in BASH_TIMEOUT_VARIABLES)
     chosen = next((int(value) for value in variables if value.isdecimal() and int(value) > 0), None)
     default = chosen or workspace.setting("bash.timeoutMs")
     return min(requested, max(MAX_MS, default)) if requested else default
