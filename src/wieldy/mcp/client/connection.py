@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
@@ -27,7 +28,6 @@ from wieldy.mcp.client.oauth import SIGN_IN_SECONDS, SignIn
 from wieldy.mcp.client.server_requests import SamplingHandler, ServerRequestHandler
 from wieldy.mcp.client.tools import RETRY_PAUSES, call_as_task, list_tools, needs_subscription, watch_tool_changes
 from wieldy.mcp.client.transport import (
-    HttpStatus,
     McpRelay,
     OutputTail,
     ServerProgram,
@@ -55,6 +55,8 @@ SESSION_UNKNOWN = frozenset(
     {"session terminated", "session not found", "invalid session id", "bad request: no valid session id provided"}
 )
 HTTP_ERROR = "Server returned an error response"  # the SDK's message for every status
+# The error statuses of a request and its retries. The SDK sends each request in the context of its caller.
+_error_statuses: ContextVar[list[int]] = ContextVar("wieldy_mcp_error_statuses")
 _VALIDATION_REPORT = re.compile(r": \d+ validation errors? for .*", re.DOTALL)
 _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 
@@ -157,6 +159,7 @@ class Connection:
             async with self._connect():
                 return await self._serve()
 
+        _error_statuses.set([])
         task = asyncio.get_running_loop().create_task(connect_and_serve())
         try:
             await asyncio.wait((task,))
@@ -210,6 +213,7 @@ class Connection:
             async with asyncio.timeout(seconds):
                 for _ in range(2):
                     client = await self._wait_ready()
+                    _error_statuses.set([])
                     try:
                         return await send(client)
                     except MCPError as error:
@@ -241,11 +245,11 @@ class Connection:
 
     def _is_session_unknown(self, error: MCPError) -> bool:
         """Whether the server refused the request itself: an error of the same words with status 200 is the tool's own."""
-        return _http_status(error) in (400, 404) and error.message.lower().rstrip(".") in SESSION_UNKNOWN
+        return _last_status() in (400, 404) and error.message.lower().rstrip(".") in SESSION_UNKNOWN
 
     def _describe_error(self, error: MCPError) -> str:
         """The message of an error, with the HTTP status that the SDK leaves out and without a report on its types."""
-        if error.message == HTTP_ERROR and (status := _http_status(error)) is not None:
+        if error.message == HTTP_ERROR and (status := _last_status()) is not None:
             return f"HTTP {status}"
         return _VALIDATION_REPORT.sub("", error.message)
 
@@ -317,7 +321,7 @@ class Connection:
                 return open_stdio(self._program())
             case "sdk":
                 return open_relay(self.config.name, self._context.relay)
-        return open_http(self.config, auth)
+        return open_http(self.config, auth, lambda status: _error_statuses.get([]).append(status))
 
     def _program(self) -> ServerProgram:
         config, context = self.config, self._context
@@ -405,8 +409,9 @@ class Connection:
                     pass
 
 
-def _http_status(error: MCPError) -> HttpStatus | None:
-    return error.data if isinstance(error.data, HttpStatus) else None
+def _last_status() -> int | None:
+    statuses = _error_statuses.get([])
+    return statuses[-1] if statuses else None
 
 
 def is_connection_lost(error: BaseException) -> bool:

@@ -11,7 +11,7 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from msgspec import Struct
 
@@ -22,9 +22,6 @@ from wieldy.mcp.client.config import ServerConfig
 from wieldy.mcp.client.definitions import sanitize_result
 from wieldy.shell.running.process_tag import TAG_VARIABLE
 from wieldy.shell.running.reaper import ProcessTree, end_tree
-
-if TYPE_CHECKING:
-    import httpx2
 
 McpRelay: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Carries a JSON-RPC message to the named server and returns the response. Raises `WieldyError`."""
@@ -50,11 +47,8 @@ INHERITED_VARIABLES = frozenset(
 
 
 @asynccontextmanager
-async def open_http(config: ServerConfig, auth: Any) -> AsyncIterator[Any]:
-    """Open the streams of a server behind a URL: streamable HTTP, or SSE.
-
-    Over streamable HTTP the data of an error is the `HttpStatus` of its own request, where that was an error.
-    """
+async def open_http(config: ServerConfig, auth: Any, on_error_status: Callable[[int], None]) -> AsyncIterator[Any]:
+    """Open the streams of a server behind a URL: streamable HTTP, or SSE."""
     import httpx2
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
@@ -67,14 +61,9 @@ async def open_http(config: ServerConfig, auth: Any) -> AsyncIterator[Any]:
             yield SanitizingStream(read), write
         return
 
-    statuses: dict[Any, HttpStatus] = {}
-
     async def note_status(response: httpx2.Response) -> None:
-        id = _request_id(response.request)
-        if response.status_code >= 400 and id is not None:
-            statuses[id] = HttpStatus(response.status_code)
-        else:
-            statuses.pop(id, None)  # a request that was sent again, after signing in
+        if response.status_code >= 400:
+            on_error_status(response.status_code)
 
     timeout = httpx2.Timeout(CONNECT_SECONDS, read=IDLE_SECONDS)
     hooks = {"response": [note_status]}
@@ -82,20 +71,7 @@ async def open_http(config: ServerConfig, auth: Any) -> AsyncIterator[Any]:
         httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, event_hooks=hooks) as client,
         streamable_http_client(config.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as (read, write),
     ):
-        yield SanitizingStream(read, statuses), write
-
-
-class HttpStatus(int):
-    """The status of the response to a request that failed."""
-
-
-def _request_id(request: httpx2.Request) -> str | int | None:
-    """The id of the JSON-RPC request in an HTTP request; None where there is none."""
-    try:
-        id = json.loads(request.content)["id"]
-    except (ValueError, TypeError, KeyError):
-        return None
-    return id if isinstance(id, str | int) else None
+        yield SanitizingStream(read), write
 
 
 @asynccontextmanager
@@ -130,23 +106,19 @@ async def open_relay(name: str, relay: McpRelay | None) -> AsyncIterator[Any]:
 
 
 class SanitizingStream:
-    """A read stream of the SDK's that repairs tool lists before the session validates them.
+    """A read stream of the SDK's that repairs tool lists before the session validates them."""
 
-    `statuses` are those of failed HTTP requests by the id of the request: the error with that id gets it as its data.
-    """
-
-    def __init__(self, stream: Any, statuses: dict[Any, HttpStatus] | None = None) -> None:
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self._statuses = statuses
 
     async def receive(self) -> Any:
-        return self._sanitize(await self._stream.receive())
+        return _sanitize(await self._stream.receive())
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        return self._sanitize(await self._stream.__anext__())
+        return _sanitize(await self._stream.__anext__())
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -162,12 +134,6 @@ class SanitizingStream:
     def last_context(self) -> Any:
         """The context in which the last message was sent; the SDK's dispatcher reads it."""
         return getattr(self._stream, "last_context", None)
-
-    def _sanitize(self, item: Any) -> Any:
-        message = getattr(item, "message", None)
-        if self._statuses and (error := getattr(message, "error", None)) is not None and message is not None:
-            error.data = self._statuses.pop(message.id, error.data)
-        return _sanitize(item)
 
 
 def _sanitize(item: Any) -> Any:
