@@ -455,6 +455,21 @@ def test_any_size_shows_the_question_and_leaves_no_rubbish(
     assert not any("Run this" in row or "PgDn" in row for row in terminal.history())
 
 
+def test_a_small_terminal_shows_the_draft_and_the_queue_beside_a_question(inline: Opener) -> None:
+    command = "touch made && " + " && ".join(f"echo part {number}" for number in range(30))
+    slow = [{"text": "Working."}, {"pause": 2}, {"call": "Bash", "input": {"command": command}}]
+    terminal = inline(turns=[slow, [{"text": "Over."}], [{"text": "And over."}]], columns=40, lines=10)
+    terminal.send("make it")
+    terminal.wait_for("Working.")
+    terminal.send("next message")
+    terminal.wait_for("Run this")
+    terminal.type("my draft")
+    terminal.wait_for("my draft")
+    rows = terminal.rows()
+    assert any("Run this" in row for row in rows)
+    assert "queued next message" in rows
+
+
 def test_without_colors_nothing_is_styled(inline: Opener) -> None:
     terminal = inline(turns=[[{"text": "Some **bold** text."}]], env={"NO_COLOR": "1"})
     terminal.send("go")

@@ -313,15 +313,19 @@ class InlineSession:
             )
         below = below[-max(most - len(box), 0) :] if most > len(box) else []
         question: list[Row] = []
+        queue = self._queue_rows(columns)
         room = most - len(below) - len(box)
         if inquiry is not None:
             inquiry.waiting = len(self._inquiries) - 1 + self._waiting_calls()
             focused = inquiry.has_focus(now, draft=draft)
             gaps = 1 + bool(box) if room > 12 else 0
-            question = inquiry.rows(columns, room - gaps, focused=focused, draft=draft and not inquiry.entering_words)
+            for_queue = 1 if queue and 7 < room <= 12 else 0  # a small terminal shows the last queued message
+            question = inquiry.rows(
+                columns, room - gaps - for_queue, focused=focused, draft=draft and not inquiry.entering_words
+            )
             question += [()] if box and gaps else []
         room -= len(question)
-        queue = self._queue_rows(columns)[: max(room - 1, 0)]
+        queue = queue[: room - 1] if room > 1 else queue[-1:] if room == 1 else []
         room -= len(queue) + 1
         running = fit_narrow(self._view.live_rows(columns, time.time(), room), room) if room > 0 else []
         if running and running[0] and len(running) < room and self._view.needs_gap:
