@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from wieldy.core.invisible_text import escape_to_line
 from wieldy.core.state_dirs import config_home
-from wieldy.files.writing.locked_update import update_locked
+from wieldy.files.writing.locked_update import read_json_object, update_json_object
 
 FILE_NAME = "trust.json"
 TRUST_ALL_VARIABLE = "WIELDY_TRUST"
@@ -56,11 +56,7 @@ class Trust:
         requested = tuple(items)
         if self._trust_all or not requested:
             return ()
-        try:
-            records = _parse(self._file.read_text("utf-8"))
-        except (OSError, UnicodeDecodeError):
-            records = {}
-        accepted = _digests(records, root)
+        accepted = _digests(read_json_object(self._file), root)
         return tuple(item for item in requested if item.digest not in accepted)
 
     def accept(self, root: str, items: Iterable[ConsentItem]) -> None:
@@ -74,25 +70,15 @@ class Trust:
         self._update(root, lambda accepted: set())
 
     def _update(self, root: str, change: Callable[[set[str]], set[str]]) -> None:
-        def update(text: str | None) -> str:
-            records = _parse(text or "{}")
+        def update(records: dict[str, Any]) -> None:
             accepted = change(_digests(records, root))
             key = os.path.realpath(root)
             if accepted:
                 records[key] = sorted(accepted)
             else:
                 records.pop(key, None)
-            return json.dumps(records, indent=1, sort_keys=True) + "\n"
 
-        update_locked(self._file, update)
-
-
-def _parse(text: str) -> dict[str, Any]:
-    try:
-        records = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return records if isinstance(records, dict) else {}
+        update_json_object(self._file, update)
 
 
 def _digests(records: Mapping[str, Any], root: str) -> set[str]:

@@ -51,9 +51,9 @@ def test_consent_can_be_taken_back(tmp_path: Path) -> None:
     assert trust.pending("/p", [HOOK, SERVER]) == (HOOK, SERVER)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"/p": 3}', '{"/p": [3]}', "\x00"])
-def test_a_damaged_record_trusts_nothing_and_mends_itself(tmp_path: Path, content: str) -> None:
-    (tmp_path / "trust.json").write_text(content)
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"/p": 3}', b'{"/p": [3]}', b"\x00", b'"\xff"'])
+def test_a_damaged_record_trusts_nothing_and_mends_itself(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "trust.json").write_bytes(content)
     trust = fresh(tmp_path)
     assert trust.pending("/p", [HOOK]) == (HOOK,)
     trust.accept("/p", [HOOK])
