@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from hashlib import blake2b
 
@@ -10,6 +11,8 @@ from wieldy.core.call import RawInput, ToolCall
 from wieldy.core.errors import Refusal
 
 POLLING_TOOLS = frozenset({"BashOutput"})
+# A command that waits before it looks again, such as `sleep 5 && curl localhost:8000`.
+_WAITS = re.compile(rb"\bsleep [\d.$]")
 REFUSE_AT = 3
 STOP_AT = 5
 MAX_CHANGES = 1_000
@@ -33,7 +36,7 @@ class LoopBreaker:
 
     def check(self, call: ToolCall) -> None:
         """Raise `Refusal` for a call that has failed too often to be run once more."""
-        if not self._failures or call.name in POLLING_TOOLS:
+        if not self._failures or _is_polling(call):
             return
         count = self._failures.get(_key(call.name, call.input), 0)
         if count >= REFUSE_AT - 1:
@@ -59,12 +62,19 @@ class LoopBreaker:
                     del self._changes[next(iter(self._changes))]
             return False
         self._failures[key] = self._failures.get(key, 0) + 1
-        return call.name not in POLLING_TOOLS and self._failures[key] >= STOP_AT
+        return self._failures[key] >= STOP_AT and not _is_polling(call)
+
+
+def _is_polling(call: ToolCall) -> bool:
+    return call.name in POLLING_TOOLS or (call.name == "Bash" and _WAITS.search(_as_bytes(call.input)) is not None)
 
 
 def _key(name: str, input: RawInput) -> bytes:
     """A digest: the input may be long, and is remembered for as long as the session lasts."""
+    return blake2b(name.encode("utf-8", "surrogatepass") + b" " + _as_bytes(input), digest_size=16).digest()
+
+
+def _as_bytes(input: RawInput) -> bytes:
     if isinstance(input, Mapping):
         input = json.dumps(input, sort_keys=True, default=str)
-    data = input.encode("utf-8", "surrogatepass") if isinstance(input, str) else bytes(input)
-    return blake2b(name.encode("utf-8", "surrogatepass") + b" " + data, digest_size=16).digest()
+    return input.encode("utf-8", "surrogatepass") if isinstance(input, str) else bytes(input)

@@ -51,10 +51,23 @@ def test_the_order_of_fields_and_the_type_of_raw_json_do_not_matter():
         breaker.check(call(b'{"cut'))
 
 
-def test_a_tool_for_polling_is_never_refused():
+@pytest.mark.parametrize(
+    "polling",
+    [
+        call({"id": 1}, "BashOutput"),
+        call({"command": "sleep 5 && curl localhost:8000"}),
+        call('{"command": "gh run view; sleep $N"}'),
+    ],
+)
+def test_polling_is_never_refused(polling):
     breaker = LoopBreaker()
-    assert not any(fail(breaker, 10, call({"id": 1}, "BashOutput")))
-    breaker.check(call({"id": 1}, "BashOutput"))
+    assert not any(fail(breaker, 10, polling))
+    breaker.check(polling)
+
+
+def test_a_command_that_only_speaks_of_sleep_is_no_polling():
+    for command in ("grep sleep a.py", "python test_sleep.py"):
+        assert fail(LoopBreaker(), 5, call({"command": command}))[-1]
 
 
 def test_a_change_resets_the_counts_but_not_the_same_change_again():
