@@ -46,6 +46,11 @@ def test_each_kind_is_read_with_its_limits_in_milliseconds():
         ({"command": "x", "env": {"A": 1}}, "`env` must be an object of strings"),
         ({"command": "x", "timeout": -1}, "milliseconds"),
         ({"command": "a\0b"}, "`command` must be a string"),
+        ({"command": "x", "disable": True}, "did you mean `disabled`?"),
+        ({"command": "x", "enabled": False}, "did you mean `disabled`?"),
+        ({"command": "x", "disabled": "true"}, "`disabled` must be true or false"),
+        ({"command": "x", "alwaysLoad": 1}, "`alwaysLoad` must be true or false"),
+        ({"url": "https://x", "oauth": "me"}, "`oauth` must be an object"),
     ],
 )
 def test_an_entry_that_describes_no_server_is_said_and_the_others_are_used(entry, word):
@@ -54,6 +59,18 @@ def test_an_entry_that_describes_no_server_is_said_and_the_others_are_used(entry
     assert word in problems[0]
     with pytest.raises(InvalidServer):
         parse_server("bad", entry)
+
+
+def test_keys_that_are_not_known_are_said_to_have_no_effect():
+    entry = {"url": "https://x", "enabled": True, "evn": {}, "autoApprove": [], "oauth": {"clientid": "w"}}
+    servers, problems = parse_servers({"mcpServers": {"s": entry}}, {})
+    assert [server.name for server in servers] == ["s"]
+    assert problems == [
+        "MCP server `s`: `enabled` is not known here and has no effect; did you mean `disabled`?",
+        "MCP server `s`: `evn` is not known here and has no effect; did you mean `env`?",
+        "MCP server `s`: `autoApprove` is not known here and has no effect",
+        "MCP server `s`: `oauth.clientid` is not known here and has no effect; did you mean `clientId`?",
+    ]
 
 
 def test_disabled_servers_are_not_started():

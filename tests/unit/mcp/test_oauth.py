@@ -149,13 +149,12 @@ class Protected:
         return {"jsonrpc": "2.0", "id": message.get("id"), "result": result}
 
 
-@pytest.mark.filterwarnings("ignore:Omitting `issuer`")
 @pytest.mark.asyncio
 async def test_calls_run_side_by_side_with_a_token_and_get_a_new_one_when_it_is_refused(stage):
     server = Protected()
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     server.base = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    oauth = {"grantType": "client_credentials", "clientId": "me", "clientSecret": "s"}
+    oauth = {"grantType": "client_credentials", "clientId": "me", "clientSecret": "s", "issuer": server.base}
     try:
         async with stage.box(p={"type": "http", "url": f"{server.base}/mcp", "oauth": oauth}) as box:
             async with asyncio.timeout(30):

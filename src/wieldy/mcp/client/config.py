@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -20,6 +21,20 @@ KINDS: Mapping[str, Kind] = {
     "sse": "sse",
     "sdk": "sdk",
 }
+
+KEYS = frozenset(
+    {
+        *("type", "transport", "command", "args", "env", "cwd", "url", "headers", "timeout", "startupTimeout"),
+        *("alwaysLoad", "disabled", "oauth"),
+    }
+)
+OAUTH_KEYS = frozenset(
+    {"clientId", "clientSecret", "scopes", "callbackPort", "clientMetadataUrl", "grantType", "issuer"}
+)
+# Whoever gives one of these another value than this does not want the server to start.
+NOT_DISABLED = {"disable": False, "enable": True, "enabled": True}
+# These describe a server, and need no effect.
+DESCRIPTIONS = frozenset({"name", "description", "$comment"})
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
@@ -66,6 +81,7 @@ def parse_servers(settings: Mapping[str, Any], env: Mapping[str, str]) -> tuple[
         unset: dict[str, None] = {}
         try:
             servers.append(parse_server(str(name), expand_variables(entry, env, unset)))
+            problems += [f"MCP server `{name}`: {problem}" for problem in unknown_keys(entry)]
         except InvalidServer as error:
             problems.append(f"MCP server `{name}` is left out: {error}")
         problems += [f"MCP server `{name}`: ${{{variable}}} is not set" for variable in unset]
@@ -76,6 +92,7 @@ def parse_server(name: str, entry: Any) -> ServerConfig:
     """Parse one entry. Raises `InvalidServer`."""
     if not isinstance(entry, Mapping):
         raise InvalidServer("its entry is not an object")
+    oauth = _options(entry, "oauth")
     kind = _kind(entry)
     if kind == "stdio" and not _text(entry, "command"):
         raise InvalidServer("it has neither `command` nor `url`")
@@ -84,7 +101,10 @@ def parse_server(name: str, entry: Any) -> ServerConfig:
     args = entry.get("args", ())
     if not isinstance(args, list | tuple) or not all(isinstance(arg, str) for arg in args):
         raise InvalidServer("`args` must be a list of strings")
-    oauth = entry.get("oauth")
+    for key, harmless in NOT_DISABLED.items():
+        if entry.get(key, harmless) is not harmless:
+            raise InvalidServer(f"`{key}` is no key of a server: did you mean `disabled`?")
+    _flag(entry, "disabled")
     return ServerConfig(
         name,
         kind,
@@ -96,9 +116,20 @@ def parse_server(name: str, entry: Any) -> ServerConfig:
         headers=_strings(entry, "headers"),
         timeout=_milliseconds(entry, "timeout", CALL_SECONDS),
         startup=_milliseconds(entry, "startupTimeout", START_SECONDS),
-        always_load=entry.get("alwaysLoad") is True,
-        oauth=oauth if isinstance(oauth, Mapping) else None,
+        always_load=_flag(entry, "alwaysLoad"),
+        oauth=oauth,
     )
+
+
+def unknown_keys(entry: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what to say about each key of an entry that means nothing here; other programs may know it."""
+    own = [(key, key, KEYS) for key in entry if key not in DESCRIPTIONS]
+    oauth = [(f"oauth.{key}", key, OAUTH_KEYS) for key in entry.get("oauth") or {}]
+    for path, key, known in (*own, *oauth):
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            question = f"; did you mean `{near[0]}`?" if near else ""
+            yield f"`{path}` is not known here and has no effect{question}"
 
 
 def expand_variables(value: Any, env: Mapping[str, str], unset: dict[str, None]) -> Any:
@@ -134,6 +165,20 @@ def _text(entry: Mapping[str, Any], key: str) -> str:
     value = entry.get(key, "")
     if not isinstance(value, str) or "\0" in value:
         raise InvalidServer(f"`{key}` must be a string")
+    return value
+
+
+def _flag(entry: Mapping[str, Any], key: str) -> bool:
+    value = entry.get(key, False)
+    if not isinstance(value, bool):
+        raise InvalidServer(f"`{key}` must be true or false")
+    return value
+
+
+def _options(entry: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:
+    value = entry.get(key)
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidServer(f"`{key}` must be an object")
     return value
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import warnings
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -167,12 +168,19 @@ class SignIn:
         from mcp.client.auth import OAuthClientProvider
         from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
         from mcp.shared.auth import OAuthClientMetadata
+        from mcp.shared.exceptions import MCPDeprecationWarning
 
         registration, scopes = self._registration(), self._options.get("scopes")
         storage = TokenStorage(self._url, registration, self._env)
         if self._options.get("grantType") == "client_credentials":  # a program signs in as itself
             client_id, secret = registration.get("client_id", ""), registration.get("client_secret") or ""
-            return run_side_by_side(ClientCredentialsOAuthProvider(self._url, storage, client_id, secret, scope=scopes))
+            issuer = self._options.get("issuer")
+            with warnings.catch_warnings():  # the documentation says what a missing issuer means
+                warnings.simplefilter("ignore", MCPDeprecationWarning)
+                credentials = ClientCredentialsOAuthProvider(
+                    self._url, storage, client_id, secret, scope=scopes, issuer=issuer
+                )
+            return run_side_by_side(credentials)
         metadata = {"client_name": "wieldy", "redirect_uris": [self._callback.url], "scope": scopes}
         provider = OAuthClientProvider(
             self._url,
