@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias
 
@@ -18,6 +18,8 @@ OnError: TypeAlias = Literal["block", "warn"]
 PythonHook: TypeAlias = Callable[[dict[str, Any]], Any]
 
 DEFAULT_SECONDS = 60.0
+GROUP_KEYS = ("matcher", "hooks")
+HOOK_KEYS = ("type", "command", "args", "if", "on_error", "onError", "timeout")
 _NAME_LIST = re.compile(r"[A-Za-z0-9_\- ,|]*")
 _SEPARATORS = re.compile(r"[,|]")
 
@@ -127,6 +129,7 @@ def parse_hooks(section: Any) -> tuple[list[Hook], list[str]]:
                 continue
             for entry in group["hooks"]:
                 try:
+                    _check_spelling(group, GROUP_KEYS)
                     hook = _parse_hook(event, group.get("matcher"), entry)
                 except (TypeError, ValueError) as error:
                     problems.append(f"{where}: {error}")
@@ -147,9 +150,19 @@ def _is_same(hook: Hook, other: Hook) -> bool:
     return (hook.event, hook.command, hook.matcher) == (other.event, other.command, other.matcher)
 
 
+def _check_spelling(entry: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raise `ValueError` for a misspelled key. Keys that resemble none may be those of other programs."""
+    for key in entry:
+        if key not in known and (near := get_close_matches(key, known, n=1, cutoff=0.7)):
+            raise ValueError(f"`{key}` is not known; did you mean `{near[0]}`?")
+
+
 def _parse_hook(event: str, matcher: Any, entry: Any) -> Hook:
     if not isinstance(entry, Mapping):
         raise TypeError("a hook must be an object")
+    if not isinstance(matcher, str | None):
+        raise TypeError("`matcher` must be a string")
+    _check_spelling(entry, HOOK_KEYS)
     if (kind := entry.get("type", "command")) != "command":
         raise ValueError(f"hooks of type `{kind}` are not supported; use `command`")
     command = entry.get("command")
@@ -166,7 +179,7 @@ def _parse_hook(event: str, matcher: Any, entry: Any) -> Hook:
     seconds = entry.get("timeout", DEFAULT_SECONDS)
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0:
         raise ValueError("`timeout` must be a number of seconds")
-    text = matcher if isinstance(matcher, str) else ""
+    text = matcher or ""
     words = None if args is None else (command, *map(str, args))
     return Hook(
         event,

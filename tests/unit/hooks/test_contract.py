@@ -97,12 +97,22 @@ def test_identical_hooks_of_one_event_run_once():
         {"PreToolUse": [{"hooks": [{"command": "x", "if": ["Bash(ls)"]}]}]},
         {"PreToolUse": [{"hooks": [{"command": "x", "args": "a b"}]}]},
         {"PreToolUse": [{"matcher": "(", "hooks": [{"command": "x"}]}]},
+        {"PreToolUse": [{"matcher": ["Bash"], "hooks": [{"command": "x"}]}]},
+        {"PreToolUse": [{"mather": "Bash", "hooks": [{"command": "x"}]}]},
+        {"PreToolUse": [{"hooks": [{"command": "x", "on_eror": "block"}]}]},
+        {"PreToolUse": [{"hooks": [{"command": "x", "timout": 3}]}]},
     ],
 )
 def test_what_is_wrong_with_a_hook_is_said_and_the_hook_left_out(section):
     hooks, problems = parse_hooks(section)
     assert hooks == []
     assert len(problems) == 1
+
+
+def test_keys_of_other_programs_are_no_mistake():
+    entry = {"type": "command", "command": "x", "async": True, "once": True, "statusMessage": "…", "asyncRewake": True}
+    hooks, problems = parse_hooks({"PreToolUse": [{"hooks": [entry], "description": "…"}]})
+    assert (len(hooks), problems) == (1, [])
 
 
 def test_a_matcher_that_is_no_regular_expression_is_refused():
