@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from wieldy.schema.json_positions import JsonPath
 
 RESTRICTING = ("deny", "ask")
 _INVALID = object()
+_HOST_PATTERN = re.compile(r"(\*\.)?[^\s/*:@]+(:\d{1,5})?")
 
 
 class InvalidValue(Struct, frozen=True):
@@ -46,7 +48,20 @@ def validate(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[InvalidVal
     valid = _validate_section(values, key_tree(), (), problems)
     reported = {problem.path[:3] for problem in problems}
     problems += [problem for problem in _rate_limit_problems(valid) if problem.path not in reported]
+    problems += _host_problems(valid)
     return valid, problems
+
+
+def _host_problems(values: Mapping[str, Any]) -> Iterator[InvalidValue]:
+    """Yield hosts of the sandbox that match nothing, such as a URL."""
+    sandbox = values.get("sandbox")
+    hosts = sandbox.get("allowedDomains", ()) if isinstance(sandbox, Mapping) else ()
+    for index, host in enumerate(hosts):
+        if not _HOST_PATTERN.fullmatch(host):
+            path = ("sandbox", "allowedDomains", index)
+            examples = "`example.com`, `*.example.com` or `example.com:8080`"
+            text = f"item {index + 1} of `{dotted(path[:2])}` must be a host such as {examples}"
+            yield InvalidValue(path, f"{text}, not `{truncate(host, 40)}`")
 
 
 def _rate_limit_problems(values: Mapping[str, Any]) -> Iterator[InvalidValue]:

@@ -222,6 +222,17 @@ def test_a_file_named_on_the_command_line_ranks_above_the_others_and_starts_its_
     assert "no such file" in str(project.load(named=tmp_path / "missing.json").errors[0])
 
 
+@pytest.mark.parametrize(
+    ("hosts", "count"),
+    [(["https://x.org/", "*", "", "a b"], 4), (["x.org", "*.x.org", "localhost:8080", "bücher.example"], 0)],
+)
+def test_hosts_that_match_nothing_are_said(project, hosts, count) -> None:
+    project.write("user", {"sandbox": {"allowedDomains": hosts}})
+    settings = project.load()
+    assert len(settings.warnings) == count
+    assert not settings.errors
+
+
 def test_settings_of_the_project_hold_in_its_subfolders(project) -> None:
     project.write("project", {"permissions": {"deny": ["Read(secrets/**)", "Bash(rm:*)"]}})
     below = project.root / "tests" / "unit"
