@@ -28,9 +28,12 @@ _LARGE_FOLDERS = frozenset({"objects", "refs", "logs", "lfs"})
 # What git itself writes into the settings of a new repository, and settings that cannot run anything.
 _HARMLESS_KEY = re.compile(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
-    r"|quotepath|sparsecheckout|sparsecheckoutcone)|extensions\.(objectformat|refstorage|worktreeconfig|relativeworktrees)"
-    r"|remote\..*\.(url|pushurl|fetch|tagopt|prune)|branch\..*\.(remote|merge|rebase)|user\.(name|email)"
-    r"|submodule\.(active|.*\.(url|active))|(init|push)\.default(branch)?|index\..*|gc\..*|pack\..*",
+    r"|safecrlf|quotepath|sparsecheckout|sparsecheckoutcone|abbrev|longpaths|preloadindex|untrackedcache|commitgraph)"
+    r"|extensions\.(objectformat|refstorage|worktreeconfig|relativeworktrees|partialclone)"
+    r"|remote\..*\.(url|pushurl|fetch|push|tagopt|prune|promisor|partialclonefilter|mirror)"
+    r"|branch\..*\.(remote|pushremote|merge|rebase|description)|user\.(name|email|signingkey)|(commit|tag)\.gpgsign"
+    r"|submodule\.(active|recurse|.*\.(url|active))|init\.defaultbranch|merge\.(ff|conflictstyle)"
+    r"|(index|pack|push|pull|fetch|advice|color|feature)\..*|gc\.(auto.*|pruneexpire|reflogexpire.*|packrefs|cruftpacks)",
     re.I,
 )
 

@@ -46,6 +46,7 @@ def renamed(project: Path, command: str) -> set[str]:
         "git clone -q . copy; git -C copy config user.name me",
         "git worktree add -q tree; git -C tree commit -q --allow-empty -m x",
         "git init -q --bare other.git; git clone -q other.git copy",
+        "git clone -q --no-local --filter=blob:none . copy; git -C copy config commit.gpgsign false",
         "git commit -q --allow-empty -m two; git gc -q; git stash list; git checkout -q -b side",
         "mkdir -p a/b; echo x > a/b/config; mkdir hooks; echo x > hooks/pre-commit",
         "git config core.fsmonitor 'touch x'",  # by the person: a mount keeps the command from it
@@ -62,6 +63,7 @@ def test_what_git_itself_makes_stays(project, command):
         ("git init -q sub; echo x > sub/.git/hooks/pre-commit", {"sub/.git/hooks.untrusted"}),
         ("git init -q sub; git -C sub config include.path ../../evil", {"sub/.git/config.untrusted"}),
         ("git init -q sub; git -C sub config core.hooksPath ..", {"sub/.git/config.untrusted"}),
+        ("git init -q sub; git -C sub config gc.recentObjectsHook x", {"sub/.git/config.untrusted"}),
         ("git init -q sub; echo '[broken' > sub/.git/config", {"sub/.git/config.untrusted"}),
         ("git init -q sub; rm sub/.git/config; mkfifo sub/.git/config", {"sub/.git/config.untrusted"}),
         ("git init -q sub; cd sub/.git; rm config; ln -s nowhere config", {"sub/.git/config.untrusted"}),
