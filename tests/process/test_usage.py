@@ -64,15 +64,17 @@ def test_without_any_session_it_says_where_others_are(wieldy):
         assert done.stderr == "wieldy: there is no session of this folder; `wieldy sessions list --all` has them all\n"
 
 
-@pytest.mark.parametrize("stream", ["<&-", ">&-", "2>&-"])
-def test_a_closed_stream_is_an_empty_one(project, environment, stream):
+@pytest.mark.parametrize(("stream", "code"), [("<&-", 1), (">&-", 1), ("2>&-", 0)])
+def test_a_closed_stdin_is_empty_and_a_closed_stdout_an_error(project, environment, stream, code):
     line = f'"{sys.executable}" -m wieldy call Read - {stream}'
     given = json.dumps({"file_path": "b.txt"})
     done = subprocess.run(
         ["bash", "-c", line], cwd=project, env=environment, input=given, capture_output=True, text=True, timeout=60
     )
     assert "NoneType" not in done.stderr
-    assert done.returncode == (1 if stream == "<&-" else 0)
+    assert done.returncode == code
+    if stream == ">&-":
+        assert done.stderr == "wieldy: stdout is closed\n"
 
 
 def test_tools_that_need_a_model_are_offered_where_one_is_set_up(wieldy):
