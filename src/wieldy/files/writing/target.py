@@ -220,6 +220,8 @@ def _missing_folders(path: str, real: str) -> tuple[str, ...]:
     folder = os.path.dirname(real)
     while not os.path.isdir(folder):
         if os.path.lexists(folder):
+            if os.path.isdir(folder):  # somebody has just made it
+                break
             raise WriteError(path, f"{path} cannot be made: {folder} is not a folder.")
         missing.append(folder)
         folder = os.path.dirname(folder)

@@ -308,6 +308,8 @@ class RemoteWriter(LocalWriter):
         folder = os.path.dirname(real)
         while not self.files.is_folder(folder):
             if self.files.exists(folder):
+                if self.files.is_folder(folder):  # somebody has just made it
+                    break
                 raise WriteError(path, f"{path} cannot be made: {folder} is not a folder.")
             missing.append(folder)
             parent = os.path.dirname(folder)

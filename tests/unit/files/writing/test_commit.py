@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as bits
+import threading
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,21 @@ def test_missing_folders_are_made(tmp_path: Path):
     write_atomically(str(tmp_path / "x" / "y" / "a"), b"new")
     assert (tmp_path / "x" / "y" / "a").read_bytes() == b"new"
     assert names(tmp_path / "x" / "y") == ["a"]
+
+
+def test_a_folder_that_somebody_else_makes_at_the_same_time_is_used(tmp_path: Path):
+    rounds = 5_000
+
+    def make() -> None:
+        for number in range(rounds):
+            (tmp_path / str(number)).mkdir()
+
+    maker = threading.Thread(target=make)
+    maker.start()
+    for number in range(rounds):
+        while not (tmp_path / str(number)).exists():
+            read_target(str(tmp_path / str(number + 1) / "f"))
+    maker.join()
 
 
 def test_folders_pipes_and_circles_are_refused(tmp_path: Path):
