@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -119,6 +119,7 @@ def was_ignored(path: str, root: str, rules: list[object]) -> bool:
     return b"build\n" in rules and f"{os.path.relpath(path, root)}/".startswith("build/")
 
 
+@example({"a": b"", "d/e": b""}, False, ["ln -f d/e a; printf new > a"], True)
 @given(TREES, st.booleans(), SCRIPTS, st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_undo_restores_every_byte_that_is_not_named(tree, ignores, scripts, watched):

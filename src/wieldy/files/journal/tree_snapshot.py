@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from wieldy.files.journal.file_copies import FileCopies
@@ -169,18 +170,26 @@ class TreeSnapshots:
 
     def _walk_again(self, before: TreeSnapshot, keep_rules: bool) -> TreeManifest:
         """The second walk: only where something has changed, if that is known."""
-        changes = before.watch.changes() if before.watch is not None else None
+        known = before.manifest.folders
         # The second walk takes as long as the first one, or somewhat longer.
-        seconds = max(self.limits.seconds, 1.25 * before.seconds)
-        return self._walker.walk(
+        limit = self._limit(max(self.limits.seconds, 1.25 * before.seconds))
+        walk = partial(
+            self._walker.walk,
             before.scope.folders,
-            before.manifest.folders,
-            self._limit(seconds),
+            known,
+            limit,
             first=before.scope.first,
             keep_rules=keep_rules,
             skip=frozenset(before.manifest.unreached),
-            changes=changes,
         )
+        changes = before.watch.changes() if before.watch is not None else None
+        now = walk(changes=changes)
+        if changes is not None and any(
+            folder.has_hard_links and folder is not known.get(path) for path, folder in now.folders.items()
+        ):
+            # A file that has got another name may have been changed by it, and nobody was told in the folder of the old one.
+            now = walk()
+        return now
 
     def _walk_new(self, folder: str) -> TreeManifest:
         return self._walker.walk((folder,), {}, self._limit(self.limits.seconds))
