@@ -128,7 +128,7 @@ def spelled(draw: st.DrawFn, name: str) -> str:
 def spellings(draw: st.DrawFn) -> tuple[str, str]:
     """A hostile command, and the same with its program's name spelled another way."""
     # A redirection in front is no name: quoted, it would be another command.
-    command = draw(st.sampled_from(SIMPLE_HOSTILE).filter(lambda text: text[0] not in "<>"))
+    command = draw(st.sampled_from(SIMPLE_HOSTILE).filter(lambda text: not set("<>") & set(text.split()[0])))
     name, blank, rest = command.partition(" ")
     gap = draw(st.sampled_from([" ", "  ", "\t", " \\\n "])) if blank else ""
     return command, spelled(draw, name) + gap + rest
