@@ -233,7 +233,7 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
             try:
                 return await super().run([os.fsdecode(word) for word in confined], env=confined_env, timeout=timeout)
             finally:
-                await in_thread_uncancellable(self.box.workspace.services.sandbox.disarm_repositories, confine)
+                await in_thread_uncancellable(self.box.workspace.services.sandbox.quarantine_repositories, confine)
 
     async def _run_remote(
         self, command: str | Sequence[str], env: Mapping[str, str] | None, timeout: float | None

@@ -39,7 +39,7 @@ def report_errors(command: Callable[[], int], *, debug: bool = False) -> int:
     console.reopen_closed_streams()
     console.guard_streams()
     try:
-        _require_absolute_home()
+        _replace_relative_home()
         code = command()
         sys.stdout.flush()
     except BrokenPipeError:
@@ -64,7 +64,7 @@ def describe_error(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _require_absolute_home() -> None:
+def _replace_relative_home() -> None:
     """Replace a `HOME` that is no absolute path: folders below it would be made in the project."""
     home = os.environ.get("HOME")
     if home is not None and not os.path.isabs(home):

@@ -204,7 +204,7 @@ async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
         result = await stop_and_collect(shell, "timed out")
     meaning = explain_exit_code(run.command, result.code) if result.code is not None else None
     notices = [*run.notices, *end_notes(result, meaning, run.timeout, run.command)]
-    notices += await in_thread(workspace.services.sandbox.disarm_repositories, run.confine)
+    notices += await in_thread(workspace.services.sandbox.quarantine_repositories, run.confine)
     if run.confine:
         is_failure = meaning is None or meaning.is_error
         notices += _sandbox_notes(run.command, result, workspace, is_answer=not is_failure and result.code != 0)
@@ -223,7 +223,7 @@ async def _interrupt(run: ForegroundRun, workspace: Workspace) -> Output:
 
     result = await stop_and_collect(run.shell, "interrupted")
     notices = [*run.notices, "interrupted: the command and everything it had started were ended"]
-    notices += await in_thread(workspace.services.sandbox.disarm_repositories, run.confine)
+    notices += await in_thread(workspace.services.sandbox.quarantine_repositories, run.confine)
     return _result_output(result, notices, True, workspace)
 
 

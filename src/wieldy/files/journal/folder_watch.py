@@ -4,7 +4,7 @@ A process that changes a file has opened it, renamed it or called for the change
 watch the folder: a write at the latest when the file is closed, also a write through shared memory. Not told are changes
 by another name of the file (hard link) and changes that another machine makes on a shared file system. Where these are
 possible, or where the kernel has lost count, the answer is that nothing is known; the exception is a hard link that a
-command makes, writes through and removes again, or makes where nobody looks.
+command makes, writes through and removes again, or makes outside the watched folders.
 """
 
 from __future__ import annotations

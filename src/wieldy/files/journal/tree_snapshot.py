@@ -187,7 +187,7 @@ class TreeSnapshots:
         if changes is not None and any(
             folder.has_hard_links and folder is not known.get(path) for path, folder in now.folders.items()
         ):
-            # A file that has got another name may have been changed by it, and nobody was told in the folder of the old one.
+            # A write by the name of a new hard link shows nothing in the folder of the file's other name.
             now = walk()
         return now
 

@@ -1,8 +1,8 @@
 """A connection to one MCP server, owned by one task from its first start to its last and called from any task.
 
-The owner connects in a task of its own, which keeps the tool list fresh and notices when the connection ends, and
-reconnects with growing pauses. Calls have
-an absolute deadline; a read-only call is retried once when the connection breaks, any call when its HTTP session has expired.
+The owner runs each connection in another task, which keeps the tool list fresh and notices when the connection ends, and
+reconnects with growing pauses. Calls have an absolute deadline; a read-only call is retried once when the connection
+breaks, any call when its HTTP session has expired.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Disarms git repositories that commands in the sandbox made: their settings and hooks would run programs outside it.
+"""Quarantines git repositories that commands in the sandbox made: their settings and hooks would run programs outside it.
 
 Git runs what a repository's settings name (`core.fsmonitor`, hooks) as soon as somebody, an editor or a shell prompt asks for
 its status; that of a project also looks into repositories in its folders. Mounts keep existing settings from being changed,
@@ -82,7 +82,7 @@ class RepositoryWatch:
         self._held = held
         self._before = find_git_files(folders)
 
-    def disarm(self) -> list[str]:
+    def quarantine(self) -> list[str]:
         """Rename what is new if git would run something because of it; returns notes."""
         judge = _Judge(self._before, self._folders, self._env)
         notes: list[str] = []

@@ -160,7 +160,7 @@ class Sandbox:
     ) -> Confinement:
         """A function that wraps a program and its environment by the workspace's current policy.
 
-        Pass the function to `disarm_repositories` when the program has ended. With `writes_nothing`, that is not needed.
+        Pass the function to `quarantine_repositories` when the program has ended. With `writes_nothing`, that is not needed.
         """
         wrapper = await self.wrapper()
         policy = await in_thread(
@@ -185,22 +185,22 @@ class Sandbox:
         folders = tuple(path for path in (*policy.writable, policy.private_temp) if os.path.isdir(path))
         return RepositoryWatch(folders, self._workspace.env, held)
 
-    def disarm_repositories(self, confine: Confinement | None) -> list[str]:
-        """Disarm the git repositories that were made while a program ran; notes on what was done to them.
+    def quarantine_repositories(self, confine: Confinement | None) -> list[str]:
+        """Quarantine the git repositories that were made while a program ran; notes on what was done to them.
 
-        Programs of which nobody said that they have ended are looked after each time.
+        It looks for those of programs that still run, too.
         """
         watches = list(self._repositories.values()) if confine in self._repositories else []
         if confine is not None:
             self._repositories.pop(confine, None)
-        return list(dict.fromkeys(note for watch in watches for note in watch.disarm()))
+        return list(dict.fromkeys(note for watch in watches for note in watch.quarantine()))
 
     async def aclose(self) -> None:
         """Look after programs that ran until the end of the session, and remove its build caches, which can be large."""
         watches = list(self._repositories.values())
         self._repositories.clear()
         for watch in watches:
-            await in_thread(watch.disarm)
+            await in_thread(watch.quarantine)
         caches = self._workspace.session_dir / PRIVATE_TEMP_NAME / CACHES_NAME
         await in_thread(shutil.rmtree, caches, ignore_errors=True)
 

@@ -34,8 +34,8 @@ def renamed(project: Path, command: str) -> set[str]:
     """Run what a sandboxed command could do, and return which files were renamed because of it."""
     watch = RepositoryWatch([str(project)], dict(os.environ), held=[str(project / ".git" / "config")])
     sh(command, project)
-    watch.disarm()
-    assert watch.disarm() == []
+    watch.quarantine()
+    assert watch.quarantine() == []
     return {str(path.relative_to(project)) for path in project.rglob("*.untrusted*")}
 
 
