@@ -245,7 +245,9 @@ class Wrapper(Struct, frozen=True):
         """The arguments to put before a command."""
         if self.mechanism == "bubblewrap":
             if endpoint:
-                policy = replace(policy, readable=(*policy.readable, os.path.dirname(endpoint.socket)))
+                sockets = tuple(path for path in policy.sockets if path != os.path.realpath(endpoint.socket))
+                readable = (*policy.readable, os.path.dirname(endpoint.socket))
+                policy = replace(policy, readable=readable, sockets=sockets)
             bwrap = bubblewrap_arguments(self.program, policy, own_processes=self.own_processes)
             bridge_command = (
                 python_command(bridge.START_CODE, endpoint.socket, str(endpoint.port)) if endpoint else None

@@ -122,17 +122,13 @@ async def ran(workspace: Workspace, command: str) -> CommandResult:
     shell = session.start(command, cwd=workspace.cwd, confine=confine)
     while await shell.next_progress(shell.started + 30):
         pass
-    try:
-        return await collect_result(shell)
-    finally:
-        await workspace.aclose()
+    return await collect_result(shell)
 
 
 FETCH = "import sys, urllib.request as u\ntry: print(u.urlopen(sys.argv[1], timeout=9).read())\nexcept Exception as e: print(e)"
 
 
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
+each_mechanism = pytest.mark.parametrize(
     "mechanism",
     [
         pytest.param(
@@ -145,6 +141,22 @@ FETCH = "import sys, urllib.request as u\ntry: print(u.urlopen(sys.argv[1], time
         for name in ("bubblewrap", "landlock")
     ],
 )
+
+
+@pytest.mark.asyncio
+@each_mechanism
+async def test_every_command_of_a_session_reaches_named_hosts(tmp_path, origin, mechanism):
+    (tmp_path / "fetch.py").write_text(FETCH)
+    workspace = place(tmp_path, f"localhost:{origin}", mechanism=mechanism)
+    fetch = f"{sys.executable} -I -S fetch.py http://localhost:{origin}/"
+    try:
+        assert [(await ran(workspace, fetch)).text for _ in range(3)] == ["b'hello'\n"] * 3
+    finally:
+        await workspace.aclose()
+
+
+@pytest.mark.asyncio
+@each_mechanism
 async def test_programs_in_a_sandbox_reach_named_hosts_through_it_and_nothing_else(tmp_path, origin, mechanism):
     (tmp_path / "fetch.py").write_text(FETCH)
     workspace = place(tmp_path, f"localhost:{origin}", mechanism=mechanism)
@@ -154,6 +166,7 @@ async def test_programs_in_a_sandbox_reach_named_hosts_through_it_and_nothing_el
         f"{fetch} http://localhost:{origin}/; {fetch} http://127.0.0.1:{origin}/; "
         f"unset http_proxy HTTP_PROXY; {fetch} http://localhost:{origin}/; jobs; wait; echo $?",
     )
+    await workspace.aclose()
     allowed, refused, direct, code = result.text.strip().split("\n")
     assert allowed == "b'hello'"
     assert "403" in refused
