@@ -19,7 +19,7 @@ from harbor.environments.base import BaseEnvironment
 from harbor.models.agent.context import AgentContext
 from harbor.models.trial.paths import EnvironmentPaths
 
-from wieldy.providers.registry import model_environment
+from wieldy.providers.catalog import model_environment
 
 OUT = "wieldy"
 RESULTS = f"{OUT}/results.jsonl"

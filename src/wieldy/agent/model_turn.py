@@ -41,7 +41,7 @@ from wieldy.engine.loop_breaker import LoopBreaker
 from wieldy.engine.streamed_message import StreamedMessage, join_texts
 from wieldy.engine.supervise import Aborted
 from wieldy.engine.turn import CallTurn
-from wieldy.providers.models import cost
+from wieldy.providers.catalog import cost
 
 MAX_ATTEMPTS = 8
 # A server that restarts is back soon; one that was never started is not worth a minute of waiting.

@@ -10,7 +10,7 @@ from wieldy.core.errors import SessionError
 from wieldy.core.events import Notice
 from wieldy.core.option_checks import require_model
 from wieldy.core.provider import Provider
-from wieldy.providers.model_names import MODEL_ALIASES, DefaultModel, configured_name, default_model, with_provider
+from wieldy.providers.catalog import MODEL_ALIASES, DefaultModel, configured_name, default_model, with_provider
 from wieldy.providers.registry import pick
 from wieldy.subagents.definitions import AgentDefinition
 from wieldy.toolbox import Toolbox

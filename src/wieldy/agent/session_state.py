@@ -15,7 +15,7 @@ from wieldy.core.provider import Provider, ToolSpec
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from wieldy.providers.model_names import DefaultModel
+    from wieldy.providers.catalog import DefaultModel
 
 
 class SessionState:

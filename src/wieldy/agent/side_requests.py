@@ -14,7 +14,7 @@ from wieldy.core.messages import ContentBlock, Message
 from wieldy.core.provider import Completion, Provider, Request
 from wieldy.core.workspace import Workspace
 from wieldy.engine.streamed_message import StreamedMessage
-from wieldy.providers.models import cost
+from wieldy.providers.catalog import cost
 
 if TYPE_CHECKING:
     from wieldy.web.search import SearchService

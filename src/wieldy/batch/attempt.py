@@ -39,7 +39,7 @@ from wieldy.core.events import (
 from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.core.truncate import truncate
 from wieldy.headless.summary import RunTotals
-from wieldy.providers.models import find_model
+from wieldy.providers.catalog import find_model
 from wieldy.providers.registry import pick
 from wieldy.tools import MODULES
 from wieldy.working_copies.files import IsolationError, remove_tree

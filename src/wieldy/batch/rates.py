@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from wieldy.batch.clock import WorkClock
 from wieldy.core.provider import Delta, Provider, ProviderFailure, Request
-from wieldy.providers.registry import PRESETS
+from wieldy.providers.catalog import PROVIDERS, with_provider
 
 WINDOW_SECONDS = 60.0
 MIN_RATE = 0.05  # requests a second
@@ -138,11 +138,11 @@ def rate_key(model: str, base_url: str | None, env: Mapping[str, str] = os.envir
     """What shares a rate limit: the provider, its address and its key, without telling the key. None for a script."""
     if model.startswith("script:"):
         return None
-    name = model.partition("/")[0]
-    provider = name if name in PRESETS else "custom"
-    preset = PRESETS.get(provider)
-    secret = env.get(preset.key, "") if preset else ""
-    url = base_url or env.get(f"{provider.upper()}_BASE_URL", "")
+    name = (model if base_url else with_provider(model)).partition("/")[0]
+    record = PROVIDERS.get(name)
+    provider = name if record else "custom"
+    secret = env.get(record.credential(env) or "", "") if record else ""
+    url = record.address(env, base_url) if record else base_url
     return f"{provider}#{blake2b(f'{url} {secret}'.encode(), digest_size=4).hexdigest()}"
 
 

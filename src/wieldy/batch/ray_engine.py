@@ -31,7 +31,7 @@ from wieldy.batch.rates import RateLimiter, RateReport
 from wieldy.batch.results import AttemptResult
 from wieldy.core.errors import WieldyError
 from wieldy.core.threads import in_thread
-from wieldy.providers.registry import model_environment
+from wieldy.providers.catalog import model_environment
 
 PROGRESS_SECONDS = 1.0
 SILENT_SECONDS = 10.0

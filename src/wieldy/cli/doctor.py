@@ -143,13 +143,13 @@ def _check_sandbox(root: Path) -> list[CheckResult]:
 
 def _check_models(root: Path) -> list[CheckResult]:
     """Report the model of a session here, the keys in the environment and the local servers that answer."""
-    from wieldy.providers.model_names import describe_choice
-    from wieldy.providers.registry import PRESETS, pick
+    from wieldy.providers.catalog import PROVIDERS, describe_choice
+    from wieldy.providers.registry import pick
 
     box = Toolbox(root, load_settings=True)
     env, settings = box.workspace.env, box.settings
     name, reason = describe_choice(env, settings.get("model"), str(settings.origin("model") or "your settings"))
-    keys = sorted({preset.key for preset in PRESETS.values() if env.get(preset.key)})
+    keys = sorted({record.key_variable for record in PROVIDERS.values() if env.get(record.key_variable)})
     servers = list(_local_servers(env))
     try:
         provider = pick(name, base_url=settings.get("baseUrl"), env=env)
@@ -168,10 +168,10 @@ def _local_servers(env: Mapping[str, str]) -> Iterator[str]:
     """Ask the usual local servers for their models."""
     from urllib.request import urlopen
 
-    from wieldy.providers.registry import PRESETS
+    from wieldy.providers.catalog import PROVIDERS
 
-    for name, preset in PRESETS.items():
-        url = env.get(f"{preset.key.removesuffix('_API_KEY')}_BASE_URL") or preset.url or ""
+    for name, record in PROVIDERS.items():
+        url = record.address(env)
         if not url.startswith(("http://localhost", "http://127.0.0.1")):
             continue
         try:

@@ -21,10 +21,10 @@ from wieldy.core.provider import (
     Usage,
     UsageReported,
 )
+from wieldy.providers.catalog import PROVIDERS, find_model
 from wieldy.providers.encoding import encode_body, encode_tool
 from wieldy.providers.endpoint import HttpModel
 from wieldy.providers.errors import stream_failure
-from wieldy.providers.models import find_model
 from wieldy.providers.sse import bad_event, decode_event, get_count, get_int, get_object, get_text
 from wieldy.schema.provider_dialects import ANTHROPIC, adapt_schema
 from wieldy.schema.strict_json import encode_json
@@ -53,8 +53,7 @@ class Anthropic(HttpModel):
     """One model behind the Messages API, or behind a server that is compatible with it."""
 
     name = "anthropic"
-    key_variable = "ANTHROPIC_API_KEY"
-    url = "https://api.anthropic.com"
+    provider = PROVIDERS["anthropic"]
     path = "/v1/messages"
     default_context_window = 200_000
 
@@ -78,7 +77,7 @@ class Anthropic(HttpModel):
     @property
     def searches(self) -> bool:
         """Whether the servers at this address can search the web."""
-        return self._endpoint.url.geturl() == self.url
+        return self._endpoint.url.geturl() == self.provider.url
 
     def search_tool(self, allowed: Sequence[str], blocked: Sequence[str]) -> Mapping[str, Any]:
         """The definition of the server-side search tool."""

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from wieldy.core.errors import SessionError
 from wieldy.core.option_checks import require_count
 from wieldy.core.provider import Delta, ProviderFailure, Request
+from wieldy.providers.catalog import ProviderRecord, find_model
 from wieldy.providers.errors import connection_failure, response_failure
-from wieldy.providers.models import find_model
 from wieldy.providers.sse import read_events
 from wieldy.web.http import (
     IDLE_SECONDS,
@@ -87,14 +87,13 @@ class ApiEndpoint:
 class HttpModel:
     """One model behind an HTTP API. A subclass says how a request is encoded and how an answer is parsed.
 
-    `api_key` is that of the environment if it is left out; an empty one sends none. `base_url` is the address of a compatible
-    server. `max_tokens` limits each answer. `env` has the proxy and the certificates. Raises `SessionError` for an address or
-    a key that cannot be used.
+    `api_key` and `base_url`, the address of a compatible server, are those of the environment if they are left out
+    (`ANTHROPIC_API_KEY`, `ANTHROPIC_BASE_URL`); an empty key sends none. `max_tokens` limits each answer. `env` has the proxy
+    and the certificates. Raises `SessionError` for an address or a key that cannot be used.
     """
 
     name: str
-    key_variable: str
-    url: str
+    provider: ProviderRecord
     path: str
     default_context_window: int
 
@@ -124,13 +123,16 @@ class HttpModel:
         self.context_window = context_window or (info.context_window if info else self.default_context_window)
         self._max_tokens = max_tokens
         self._temperature = temperature
-        key = env.get(self.key_variable, "") if api_key is None else api_key
+        key = env.get(self.provider.key_variable, "") if api_key is None else api_key
         headers = self.auth_headers(key, env if api_key is None else {})
         # Where the key comes from, as stream-json names it: a variable, "user" for one given in code, or "none".
-        self.key_source = "none" if not key else self.key_variable if api_key is None else "user"
+        self.key_source = "none" if not key else self.provider.key_variable if api_key is None else "user"
         try:
             self._endpoint = ApiEndpoint(
-                self.address(base_url or self.url), headers, env=env, idle_seconds=idle_seconds or _idle_seconds(env)
+                self.address(self.provider.address(env, base_url)),
+                headers,
+                env=env,
+                idle_seconds=idle_seconds or _idle_seconds(env),
             )
         except HttpError as error:
             raise SessionError(str(error)) from None

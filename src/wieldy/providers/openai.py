@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from wieldy.core.provider import Delta, ProviderFailure, Request, Stopped, StopReason, Usage
+from wieldy.providers.catalog import PROVIDERS
 from wieldy.providers.endpoint import HttpModel
 from wieldy.providers.sse import decode_event
 from wieldy.schema.strict_json import encode_json
@@ -18,8 +19,7 @@ class OpenAIModel(HttpModel):
     """One model behind an API of OpenAI, or one that speaks like it."""
 
     name = "openai"
-    key_variable = "OPENAI_API_KEY"
-    url = "https://api.openai.com/v1"
+    provider = PROVIDERS["openai"]
     default_context_window = 128_000
 
 

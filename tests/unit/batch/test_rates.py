@@ -130,6 +130,17 @@ async def test_each_key_has_its_bucket_and_the_key_is_not_told():
     assert rate_key("script:x", None, env) is None
 
 
+@pytest.mark.parametrize("model", ["openai/m", "openai-chat/m", "openai-responses/m", "gpt-5.5"])
+async def test_each_address_of_the_environment_has_its_bucket(model):
+    keys = {rate_key(model, None, {"OPENAI_BASE_URL": url}) for url in ("http://one/v1", "http://two/v1")}
+    assert len(keys) == 2
+
+
+async def test_a_token_counts_as_a_key():
+    keys = {rate_key("claude-sonnet-5-5", None, {"ANTHROPIC_AUTH_TOKEN": token}) for token in ("one", "two")}
+    assert len(keys) == 2
+
+
 async def test_a_set_rate_applies_to_every_key_of_its_provider():
     limiter = RateLimiter(dict([parse_rate("anthropic=120/min")]))
     assert limiter.bucket("anthropic#abc").cap == 2.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.provider import Usage
-from wieldy.providers.models import MODELS, cost, find_model
+from wieldy.providers.catalog import MODELS, cost, find_model
 
 MILLION = 1_000_000
 

@@ -328,3 +328,9 @@ def test_which_api_a_model_uses(model, base_url, env, wire, name):
 def test_failures_know_whether_they_pass():
     assert ProviderFailure("rate", "x").transient
     assert not ProviderFailure("auth", "x").transient
+
+
+def test_a_model_object_takes_its_address_from_the_environment_unless_one_is_given():
+    env = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+    assert not Anthropic("m", env=env).searches
+    assert Anthropic("m", env=env, base_url="https://api.anthropic.com").searches

@@ -6,8 +6,7 @@ import pytest
 
 from wieldy import Session
 from wieldy.core.errors import SessionError
-from wieldy.providers.model_names import default_model, with_provider
-from wieldy.providers.models import find_model
+from wieldy.providers.catalog import default_model, find_model, with_provider
 from wieldy.providers.registry import pick
 
 

@@ -27,7 +27,7 @@ from wieldy.core.events import (
 from wieldy.core.outcome import Done, Refused, Text, ToolResult
 from wieldy.core.provider import Usage
 from wieldy.headless.stream_json import StreamJsonWriter
-from wieldy.providers.model_names import MODEL_ALIASES
+from wieldy.providers.catalog import MODEL_ALIASES
 from wieldy.subagents.definitions import AgentDefinition
 from wieldy.terminal.blocks import rows
 from wieldy.terminal.text import row_text

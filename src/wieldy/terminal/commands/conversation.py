@@ -41,7 +41,7 @@ async def mode(chat: Chat, rest: str) -> None:
 
 async def model(chat: Chat, rest: str) -> None:
     """`/model`: show or change the model."""
-    from wieldy.providers.model_names import with_provider
+    from wieldy.providers.catalog import with_provider
 
     if rest:
         chat.session.set_model(with_provider(rest))  # an error is shown, and the model stays
