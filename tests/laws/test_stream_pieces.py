@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.laws.wires import PARSERS, Called, Habits, Reply, WireName
 from tests.unit.providers.wire import anthropic_stream, openai_stream, responses_stream
 
+from wieldy.core.call import ToolCall
 from wieldy.core.provider import ProviderFailure
 from wieldy.engine.streamed_message import StreamedMessage
 from wieldy.providers.anthropic import MessageParser
@@ -58,6 +61,130 @@ def parse(make_parser: Callable[[], StreamParser], pieces: list[bytes]) -> tuple
         return answer
 
     return asyncio.run(listen()).content()
+
+
+HABITS = st.builds(
+    Habits,
+    repeats_id=st.booleans(),
+    repeats_name=st.booleans(),
+    empty_before=st.integers(0, 2),
+    empty_after=st.integers(0, 2),
+    placeholder=st.booleans(),
+    index=st.sampled_from(["given", "zero", "null", "absent"]),
+    with_ids=st.booleans(),
+)
+NAMED = st.tuples(st.sampled_from(["Read", "LS"]), OBJECT, st.booleans())
+
+
+def calls_started(reply: Reply) -> list[ToolCall]:
+    """The calls that start while a reply arrives and when it has ended, in their order."""
+
+    async def listen() -> list[ToolCall | None]:
+        answer = StreamedMessage()
+        started = [answer.add(d) async for d in parse_events(decode([reply.data()]), PARSERS[reply.wire]())]
+        return [*started, *answer.close_open_blocks(), answer.take_undecided(cut_off=False)]
+
+    return [call for call in asyncio.run(listen()) if call is not None]
+
+
+@given(st.lists(NAMED, min_size=1, max_size=3), HABITS, st.lists(st.integers(0, 5), max_size=8), st.integers(1, 9))
+@settings(max_examples=200, deadline=None)
+def test_each_call_starts_once_with_its_input_whatever_a_server_repeats_or_leaves_out(named, habits, order, size):
+    if not habits.with_ids:
+        # Nothing tells two calls of one tool apart but that one is complete when the next has arguments.
+        named = [(name, {**value, "n": "1"}, spaced) for name, value, spaced in named]
+    can_interleave = habits.index == "given" or (habits.with_ids and habits.repeats_id)
+    if habits.index != "given" and not habits.with_ids:
+        habits = replace(habits, placeholder=False)
+    blocks = tuple(
+        Called(f"id{n}", name, json.dumps(value, indent=2 if spaced else None))
+        for n, (name, value, spaced) in enumerate(named)
+    )
+    for wire in get_args(WireName):
+        if wire == "completions" and not can_interleave:
+            order = []
+        started = calls_started(Reply(blocks, tuple(order), size, wire=wire, habits=habits))
+        assert sorted((call.name, repr(call.input)) for call in started) == sorted(
+            (name, repr(value)) for name, value, _ in named
+        )
+        assert all(call.complete for call in started)
+        if habits.with_ids or wire != "completions":
+            assert {call.id: call.input for call in started} == {b.id: json.loads(b.input) for b in blocks}
+
+
+def chat(*pieces: dict[str, Any]) -> bytes:
+    chunks = [
+        *({"choices": [{"delta": {"tool_calls": [piece]}}]} for piece in pieces),
+        {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]},
+    ]
+    return b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks)
+
+
+def chat_piece(arguments: str, id: str | None = None, name: str | None = None, index: int = 0) -> dict[str, Any]:
+    return {"index": index, "id": id, "function": {"name": name, "arguments": arguments}}
+
+
+@pytest.mark.parametrize("late", ['{"n": 2}', "x", '"'])
+@pytest.mark.parametrize(("id", "name"), [("a", "Read"), ("a", None), (None, "Read"), (None, None)])
+def test_arguments_after_the_end_of_a_call_are_a_failure(late, id, name):
+    with pytest.raises(ProviderFailure, match="call a, whose arguments were complete") as failure:
+        parse(CompletionParser, [chat(chat_piece('{"n": 1}', "a", "Read"), chat_piece(late, id, name))])
+    assert failure.value.kind == "protocol"
+
+
+def test_a_call_that_changes_its_name_is_a_failure():
+    with pytest.raises(ProviderFailure, match="call a is of Read and then of Bash"):
+        parse(CompletionParser, [chat(chat_piece("", "a", "Read"), chat_piece("{}", "a", "Bash"))])
+
+
+def test_brackets_too_many_make_no_difference_to_a_call():
+    content = parse(CompletionParser, [chat(chat_piece('{"n": 1}', "a", "Read"), chat_piece("}\n", "a"))])
+    assert [block["input"] for block in content] == [{"n": 1}]
+
+
+def test_empty_objects_inside_arguments_are_kept():
+    arguments = '{"text": "{} {} {"}'
+    content = parse(CompletionParser, [chat(chat_piece("{}", "a", "Read"), chat_piece(arguments, "a"))])
+    assert [block["input"] for block in content] == [json.loads(arguments)]
+
+
+def test_arguments_before_the_name_belong_to_the_call():
+    content = parse(CompletionParser, [chat(chat_piece('{"n"', "a"), chat_piece(": 1}", "a", "Read"))])
+    assert [(block["name"], block["input"]) for block in content] == [("Read", {"n": 1})]
+
+
+MESSAGES_CALL = [
+    {
+        "type": "content_block_start",
+        "index": 0,
+        "content_block": {"type": "tool_use", "id": "a", "name": "R", "input": {}},
+    },
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"n": 1}'}},
+    {"type": "content_block_stop", "index": 0},
+]
+RESPONSES_ITEM = {"type": "function_call", "call_id": "a", "name": "R", "arguments": '{"n": 1}'}
+RESPONSES_CALL = [
+    {"type": "response.output_item.added", "output_index": 0, "item": {**RESPONSES_ITEM, "arguments": ""}},
+    {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": '{"n": 1}'},
+    {"type": "response.output_item.done", "output_index": 0, "item": RESPONSES_ITEM},
+]
+
+
+@pytest.mark.parametrize("events", [MESSAGES_CALL, RESPONSES_CALL])
+@pytest.mark.parametrize("repeated", [0, 1, 2])
+def test_what_comes_again_after_the_end_of_a_call_is_a_failure(events, repeated):
+    data = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in [*events, events[repeated]])
+    with pytest.raises(ProviderFailure, match=r"begins|begun|ended|ends|again") as failure:
+        parse(MessageParser if events is MESSAGES_CALL else ResponseParser, [data])
+    assert failure.value.kind == "protocol"
+
+
+@pytest.mark.parametrize("streamed", ["", "{}", '{"n"', '{"n": 1}'])
+def test_what_of_the_arguments_of_an_item_was_not_streamed_comes_with_its_end(streamed):
+    added, delta, done = RESPONSES_CALL
+    events = [added, {**delta, "delta": streamed}, done, {"type": "response.completed", "response": {}}]
+    data = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+    assert [block["input"] for block in parse(ResponseParser, [data])] == [{"n": 1}]
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
@@ -133,7 +260,8 @@ def test_an_object_is_known_to_be_complete_at_its_last_character_and_not_before(
     at = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
     pieces = [text[a:b] for a, b in pairwise(at)]
     done = [scanner.feed(piece) for piece in pieces if piece]
-    assert done == [False] * (len(done) - 1) + [True]
+    assert done == [False] * (len(done) - 1) + [bool(value)]
+    assert not scanner.is_open
 
 
 LINE_ENDS = [b"\n", b"\r\n", b"\r"]

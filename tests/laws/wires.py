@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import cycle
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from tests.unit.agent.oracle import check_history, check_request
 
@@ -16,6 +16,8 @@ from wieldy.providers import anthropic, openai_responses
 from wieldy.providers import openai_chat as completion
 from wieldy.providers.endpoint import StreamParser, parse_events
 from wieldy.providers.sse import SseDecoder
+
+WireName: TypeAlias = Literal["messages", "completions", "responses"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,35 @@ class Called:
 
 
 @dataclass(frozen=True)
+class Habits:
+    """How a server sends the pieces of a call: what it repeats, what it leaves out, and what it sends that says nothing."""
+
+    repeats_id: bool = False
+    repeats_name: bool = False
+    empty_before: int = 0
+    empty_after: int = 0
+    placeholder: bool = False
+    index: Literal["given", "zero", "null", "absent"] = "given"
+    with_ids: bool = True
+
+    def split(self, text: str, size: int) -> list[str]:
+        """The arguments in pieces; an empty object stands for nothing but itself, or for what is still to come."""
+        placeholder = ["{}"] if self.placeholder else []
+        return [*[""] * self.empty_before, *placeholder, *_pieces(text, size), *[""] * self.empty_after]
+
+    def piece(self, number: int, call: Called, arguments: str, *, is_first: bool) -> dict[str, Any]:
+        """One piece of a call over Chat Completions."""
+        piece: dict[str, Any] = {"function": {"arguments": arguments}}
+        if self.index != "absent":
+            piece["index"] = {"given": number, "zero": 0, "null": None}[self.index]
+        if self.with_ids and (is_first or self.repeats_id):
+            piece |= {"id": call.id, "type": "function"}
+        if is_first or self.repeats_name:
+            piece["function"]["name"] = call.name
+        return piece
+
+
+@dataclass(frozen=True)
 class Reply:
     """What the model does when it is asked: blocks interleaved as `order` says, in pieces, up to a share of the bytes."""
 
@@ -42,8 +73,9 @@ class Reply:
     order: tuple[int, ...] = (0,)
     piece: int = 4
     share: float | None = None
-    wire: Literal["messages", "completions", "responses"] = "messages"
+    wire: WireName = "messages"
     failure: FailureKind | None = None
+    habits: Habits = Habits()
 
     def data(self) -> bytes:
         """The bytes that come over the wire."""
@@ -81,7 +113,8 @@ def _messages(reply: Reply) -> Iterator[dict[str, Any]]:
             grown = [{"type": "text_delta", "text": piece} for piece in _pieces(block.text, reply.piece)]
         else:
             start = {"type": "tool_use", "id": block.id, "name": block.name, "input": {}}
-            grown = [{"type": "input_json_delta", "partial_json": p} for p in _pieces(block.input, reply.piece)]
+            inputs = reply.habits.split(block.input, reply.piece)
+            grown = [{"type": "input_json_delta", "partial_json": p} for p in inputs]
         strands.append(
             [
                 {"type": "content_block_start", "index": index, "content_block": start},
@@ -102,10 +135,9 @@ def _completions(reply: Reply) -> Iterator[dict[str, Any]]:
         if isinstance(block, Said):
             strands.append([{"content": piece} for piece in _pieces(block.text, reply.piece)])
             continue
-        function = {"name": block.name, "arguments": ""}
-        begin = {"index": number, "id": block.id, "type": "function", "function": function}
-        rest = [{"index": number, "function": {"arguments": p}} for p in _pieces(block.input, reply.piece)]
-        strands.append([{"tool_calls": [call]} for call in (begin, *rest)])
+        inputs = ["", *reply.habits.split(block.input, reply.piece)]
+        pieces = [reply.habits.piece(number, block, p, is_first=at == 0) for at, p in enumerate(inputs)]
+        strands.append([{"tool_calls": [piece]} for piece in pieces])
         number += 1
     for delta in _interleaved(strands, reply.order):
         yield {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
@@ -122,9 +154,12 @@ def _responses(reply: Reply) -> Iterator[dict[str, Any]]:
         else:
             item = {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": block.input}
             begun, kind, text = {**item, "arguments": ""}, "function_call_arguments", block.input
-        grown = [{"type": f"response.{kind}.delta", "delta": piece, **at} for piece in _pieces(text, reply.piece)]
+        is_call = isinstance(block, Called)
+        pieces = (reply.habits.split if is_call else _pieces)(text, reply.piece)
+        grown = [{"type": f"response.{kind}.delta", "delta": piece, **at} for piece in pieces]
+        late = [{"type": f"response.{kind}.delta", "delta": "", **at}] * (is_call * reply.habits.empty_after)
         added = {"type": "response.output_item.added", "item": begun, **at}
-        strands.append([added, *grown, {"type": "response.output_item.done", "item": item, **at}])
+        strands.append([added, *grown, {"type": "response.output_item.done", "item": item, **at}, *late])
     yield from _interleaved(strands, reply.order)
     yield {"type": "response.completed", "response": {"usage": {"input_tokens": 3, "output_tokens": 5}}}
 

@@ -19,6 +19,8 @@ from wieldy.core.provider import (
 )
 from wieldy.schema.json_repair import UnreadableJson, read_object
 
+# Some servers send an empty object for arguments that are still to come.
+_PLACEHOLDERS = re.compile(r"\A(\s*\{\s*\})+(?=\s*\{)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -119,7 +121,7 @@ class StreamedMessage:
 
     def _close_call(self, index: int, opened: OpenBlock, *, cut_off: bool) -> ToolCall | None:
         start = opened.start
-        raw = opened.text("input")
+        raw = _PLACEHOLDERS.sub("", opened.text("input"), count=1)
         value, is_valid = _parse_input(raw) if raw else (start.get("input") or {}, True)
         self.blocks[index] = {**start, "input": value}
         call = ToolCall(start["id"], start["name"], value if is_valid else raw)

@@ -160,6 +160,9 @@ def _image(block: ContentBlock) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": image_url(block)}}
 
 
+_SURPLUS = " \t\r\n}]"  # what a model may add to complete arguments without a change to them
+
+
 class CompletionParser(OpenAIParser):
     """Parses the stream of one completion. Some servers never send [DONE]: the finish reason is enough."""
 
@@ -168,6 +171,7 @@ class CompletionParser(OpenAIParser):
         self._open_text: tuple[Field, int] | None = None
         self._calls: list[PartialCall] = []
         self._call_at_index: dict[int, PartialCall] = {}
+        self._call_with_id: dict[tuple[int | None, str], PartialCall] = {}  # by index and id, and by id alone
 
     def feed_event(self, event: Mapping[str, Any]) -> Iterator[Delta]:
         """Parse one decoded chunk. Raises `ProviderFailure`."""
@@ -185,8 +189,7 @@ class CompletionParser(OpenAIParser):
             elif text := get_text(delta, "content") or get_text(delta, "refusal"):
                 yield from self._grow_text("text", text)
             for position, piece in enumerate(get_objects(delta, "tool_calls")):
-                index = get_int(piece, "index") if "index" in piece else position
-                yield from self._grow_call(index, piece)
+                yield from self._grow_call(piece, position)
             if reason := get_text(choice, "finish_reason"):
                 if reason in FAILURES:
                     raise stream_failure(reason, self._model)
@@ -202,7 +205,7 @@ class CompletionParser(OpenAIParser):
             if call.block is None and not is_cut_off:
                 raise bad_event("a call has no name")
             # Where the server only said [DONE], half of the JSON tells that the call was cut off; no JSON is no input.
-            is_half = is_cut_off or (self._stop_reason is None and call.scanner.has_begun)
+            is_half = is_cut_off or (self._stop_reason is None and call.scanner.is_open)
             if call.block is not None and not call.closed and not is_half:
                 yield BlockEnded(call.block)
 
@@ -225,47 +228,81 @@ class CompletionParser(OpenAIParser):
             block, self._open_text = self._open_text[1], None
             yield BlockEnded(block)
 
-    def _grow_call(self, index: int, piece: Mapping[str, Any]) -> Iterator[Delta]:
-        function, id = get_object(piece, "function"), get_text(piece, "id") or ""
+    def _grow_call(self, piece: Mapping[str, Any], position: int) -> Iterator[Delta]:
+        function = get_object(piece, "function")
         name = get_text(function, "name") or ""
-        call = self._call_at_index.get(index)
-        if call is None or (id and call.id and id != call.id) or (name and call.ends_before(name)):
-            # Some servers give every call the same index or none, and some no id.
-            call = self._call_at_index[index] = PartialCall()
-            self._calls.append(call)
-        call.id = call.id or id
+        arguments = function.get("arguments")
+        text = arguments if isinstance(arguments, str) else "" if arguments is None else encode_json_text(arguments)
+        call = self._call_of(piece, position, name, has_text=bool(text.strip(_SURPLUS)))
         if call.block is None:
-            call.name = name
-            if not name:
+            call.early_text += text
+            call.name = call.name or name
+            if not call.name:
                 return
+            text = call.early_text
             yield from self._close_text()
             call.block = self._begin_block()
             block = {"type": "tool_use", "id": call.id or f"call_{call.block}", "name": call.name, "input": {}}
             yield BlockStarted(call.block, block)
-        arguments = function.get("arguments")
-        text = arguments if isinstance(arguments, str) else "" if arguments is None else encode_json_text(arguments)
-        if text and not call.closed:
+        if call.closed:
+            if text.strip(_SURPLUS):
+                raise bad_event(f"it adds to the call {call.id or call.name}, whose arguments were complete")
+        elif text:
             yield BlockDelta(call.block, "input", text)
             if call.scanner.feed(text):
                 call.closed = True
                 yield BlockEnded(call.block)
 
+    def _call_of(self, piece: Mapping[str, Any], position: int, name: str, *, has_text: bool) -> PartialCall:
+        """The call that a piece belongs to: the one with its id, else the one at its index, unless that has ended.
+
+        Some servers give every call the same index or none, some no id, and some repeat id and name in each piece.
+        """
+        index = None if piece.get("index") is None else get_int(piece, "index")
+        id, place = get_text(piece, "id") or "", position if index is None else index
+        call = self._call_at_index.get(place)
+        if id and (call is None or call.id != id):
+            same_id = self._call_with_id.get((index, id))
+            call = same_id if same_id is not None or (call is not None and call.id) else call
+        if call is not None and id and id == call.id:
+            if name and call.name and name != call.name:
+                raise bad_event(f"the call {id} is of {call.name} and then of {name}")
+        elif call is not None and call.ends_before(name, has_text=has_text):
+            name = name or call.name
+            call = None
+        if call is None:
+            call = PartialCall(name)
+            self._calls.append(call)
+        self._call_at_index[place] = call
+        if id:
+            call.id = id
+            self._call_with_id[index, id] = self._call_with_id[None, id] = call
+        return call
+
 
 class PartialCall:
     """A call whose arguments are still arriving; its block has a number once its name is known."""
 
-    __slots__ = ("block", "closed", "id", "name", "scanner")
+    __slots__ = ("block", "closed", "early_text", "id", "is_named_again", "name", "scanner")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         self.id = ""
-        self.name = ""
+        self.name = name
         self.block: int | None = None
         self.scanner = JsonEndScanner()
         self.closed = False
+        self.early_text = ""  # arguments that came before the name
+        self.is_named_again = False
 
-    def ends_before(self, name: str) -> bool:
-        """Whether a piece with this name belongs to the next call, as far as the pieces tell."""
-        return self.block is not None and (self.closed or name != self.name)
+    def ends_before(self, name: str, *, has_text: bool) -> bool:
+        """Whether a piece without the id of this call belongs to the next one, as far as the pieces tell."""
+        if name and name != self.name:
+            return self.block is not None
+        if not self.closed or self.id:
+            return False
+        # Its name alone may begin another call of the same tool, or repeat what is known: the next piece tells.
+        self.is_named_again = self.is_named_again or bool(name)
+        return self.is_named_again and has_text
 
 
 _BRACKET = re.compile(r'["{}\[\]]')
@@ -276,19 +313,26 @@ class JsonEndScanner:
     """Finds the end of a JSON object in pieces of text, so that a call can start before the stream ends.
 
     Where something stands before the object, such as a code fence, the end is not found: something may follow it, too.
+    An empty object is passed over: it may stand for arguments that are still to come.
     """
 
     def __init__(self) -> None:
         self._depth = 0
-        self.has_begun = False
+        self._has_begun = False
         self._has_prefix = False
+        self._has_strings = False
         self._in_string = False
         self._escaped = False
 
+    @property
+    def is_open(self) -> bool:
+        """Whether something has begun whose end was not found."""
+        return self._has_prefix or self._in_string or self._depth > 0
+
     def feed(self, piece: str) -> bool:
         """Whether the object is complete with this piece."""
-        if not self.has_begun and (start := piece.lstrip()):
-            self.has_begun, self._has_prefix = True, start[0] not in "{["
+        if not self._has_begun and (start := piece.lstrip()):
+            self._has_begun, self._has_prefix = True, start[0] not in "{["
         at = 0
         while at < len(piece):
             if self._escaped:
@@ -301,12 +345,12 @@ class JsonEndScanner:
             at = match.end()
             mark = match[0]
             if mark == '"':
-                self._in_string = not self._in_string
+                self._in_string, self._has_strings = not self._in_string, True
             elif mark == "\\":
                 self._escaped = True
             else:
                 self._depth += 1 if mark in "{[" else -1
-                if self._depth <= 0 and not self._has_prefix:
+                if self._depth <= 0 and self._has_strings and not self._has_prefix:
                     return True
         return False
 

@@ -172,7 +172,7 @@ class ResponseParser(OpenAIParser):
         self._begun: set[tuple[int, int]] = set()
         self._ended: set[int] = set()
         self._calls: set[int] = set()
-        self._streamed_calls: set[int] = set()
+        self._streamed: dict[int, list[str]] = {}  # the pieces of the input of each call
         self._phases: dict[int, str] = {}
 
     def feed_event(self, event: Mapping[str, Any]) -> Iterator[Delta]:
@@ -186,11 +186,9 @@ class ResponseParser(OpenAIParser):
             case "response.reasoning_summary_part.added" if get_int(event, "summary_index"):
                 yield from self._grow({**event, "delta": "\n\n"}, "thinking", 0)
             case "response.function_call_arguments.delta":
-                self._streamed_calls.add(get_int(event, "output_index"))
-                yield from self._grow_call(get_int(event, "output_index"), get_text(event, "delta") or "")
+                yield from self._stream_call(get_int(event, "output_index"), get_text(event, "delta") or "")
             case "response.custom_tool_call_input.delta":
-                self._streamed_calls.add(get_int(event, "output_index"))
-                yield from self._grow_call(get_int(event, "output_index"), _inside_json(event, "delta"))
+                yield from self._stream_call(get_int(event, "output_index"), _inside_json(event, "delta"))
             case "response.output_item.added":
                 yield from self._begin_item(get_int(event, "output_index"), get_object(event, "item"))
             case "response.output_item.done":
@@ -229,10 +227,17 @@ class ResponseParser(OpenAIParser):
         if (piece := get_text(event, "delta")) and place in self._blocks:
             yield BlockDelta(self._blocks[place], kind, piece)
 
+    def _stream_call(self, output: int, piece: str) -> Iterator[Delta]:
+        if piece:
+            self._streamed.setdefault(output, []).append(piece)
+            yield from self._grow_call(output, piece)
+
     def _grow_call(self, output: int, piece: str) -> Iterator[Delta]:
         block = self._blocks.get((output, 0))
         if block is None:
-            raise bad_event(f"it grows the call {output}, which has not begun")
+            raise bad_event(
+                f"it adds to the call {output}, which has {'ended' if output in self._ended else 'not begun'}"
+            )
         if piece:
             yield BlockDelta(block, "input", piece)
 
@@ -280,8 +285,11 @@ class ResponseParser(OpenAIParser):
     def _end_call(self, output: int, item: Mapping[str, Any], *, is_custom: bool) -> Iterator[Delta]:
         if (output, 0) not in self._begun:
             yield from self._begin_item(output, item)
-        if output not in self._streamed_calls:
-            whole = _inside_json(item, "input") if is_custom else get_text(item, "arguments") or ""
+        whole = _inside_json(item, "input") if is_custom else get_text(item, "arguments") or ""
+        streamed = "".join(self._streamed.pop(output, ()))
+        if whole.startswith(streamed):
+            yield from self._grow_call(output, whole[len(streamed) :])
+        elif not is_custom and not streamed.strip(" \t\r\n{}"):  # an empty object stood for what comes now
             yield from self._grow_call(output, whole)
         if item.get("status") != "incomplete":
             if is_custom:
