@@ -42,13 +42,24 @@ from wieldy.core.provider import (
 
 Step = Mapping[str, Any]
 Part: TypeAlias = "tuple[str | None, str, Script]"
-KINDS = frozenset({"text", "think", "call", "usage", "stop", "fail", "cut", "pause"})
+_PACE = ("chunk", "delay", "open")
+# What each kind of step may say besides.
+FIELDS: Mapping[str, Sequence[str]] = {
+    "text": _PACE,
+    "think": ("signature", *_PACE),
+    "call": ("input", "raw", "id", *_PACE),
+    "usage": (),
+    "stop": (),
+    "fail": ("status", "message", "retry_after"),
+    "cut": ("message", "retry_after"),
+    "pause": (),
+}
 
 
 class Script:
     """A model that follows a script. In code: `Script().calls("add", a=2, b=3).says("It is 5.")`.
 
-    `requests` keeps the requests it got, unless `remember` is false.
+    `requests` keeps the requests it got, unless `remember` is false. Raises `ValueError` for a step that is misspelled.
     """
 
     name = "script"
@@ -64,7 +75,7 @@ class Script:
         remember: bool = True,
         agents: Sequence[Part] = (),
     ) -> None:
-        self.turns: list[list[Step]] = [list(turn) for turn in turns]
+        self.turns: list[list[Step]] = _check_turns(turns)
         self.chunk = chunk
         self.delay = delay
         self.model = model
@@ -81,15 +92,14 @@ class Script:
         """Read a script from a file. Raises `SessionError`."""
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
-            turns = _check_turns(data["turns"])
             script = cls(
-                turns,
+                data["turns"],
                 chunk=int(data.get("chunk", 0)),
                 delay=float(data.get("delay", 0)),
                 model=f"script:{path}",
             )
             for part in data.get("agents", ()):
-                agent = cls(_check_turns(part["turns"]), chunk=script.chunk, delay=script.delay, model=script.model)
+                agent = cls(part["turns"], chunk=script.chunk, delay=script.delay, model=script.model)
                 script.sends(part.get("type"), agent, prompt=part.get("prompt", ""))
         except OSError as error:
             raise SessionError(f"the script {path} cannot be read: {error.strerror}") from None
@@ -117,6 +127,7 @@ class Script:
 
     def does(self, **step: Any) -> Self:
         """Add any other step."""
+        _check_step(step)
         self._turn().append(step)
         return self
 
@@ -220,14 +231,24 @@ class Script:
 
 
 def _check_turns(turns: Any) -> list[list[Step]]:
-    """Check the turns of a file. Raises `ValueError`."""
-    if not isinstance(turns, list) or not all(isinstance(turn, list) for turn in turns):
+    """Check the steps of a script. Raises `ValueError`."""
+    if not isinstance(turns, Sequence) or not all(isinstance(turn, Sequence) for turn in turns):
         raise ValueError("`turns` must be a list of lists of steps")
     for turn in turns:
         for step in turn:
-            if not isinstance(step, dict) or not KINDS & step.keys():
-                raise ValueError(f"{json.dumps(step)[:100]} is no step; a step has one of {', '.join(sorted(KINDS))}")
-    return turns
+            _check_step(step)
+    return [list(turn) for turn in turns]
+
+
+def _check_step(step: Any) -> None:
+    shown = repr(step)[:100]
+    kind = next((name for name in FIELDS if name in step), None) if isinstance(step, Mapping) else None
+    if kind is None:
+        raise ValueError(f"{shown} is not a step: a step has one of {', '.join(FIELDS)}")
+    for name in step:
+        if name != kind and name not in FIELDS[kind]:
+            known = ", ".join(FIELDS[kind]) or "nothing else"
+            raise ValueError(f"{shown}: a step with `{kind}` has no `{name}`; it may have {known}")
 
 
 def _failure(step: Step) -> ProviderFailure:

@@ -77,6 +77,21 @@ async def test_requests_are_remembered_as_they_were():
 
 
 @pytest.mark.parametrize(
+    ("step", "problem"),
+    [
+        ({"txt": "hello"}, "is not a step: a step has one of text, think, call"),
+        ({"call": "Read", "inptu": {}}, "a step with `call` has no `inptu`; it may have input, raw, id"),
+        ({"usage": {}, "text": "x"}, "a step with `text` has no `usage`"),
+    ],
+)
+def test_a_misspelled_step_is_named_where_it_is_written(step, problem):
+    with pytest.raises(ValueError, match=problem):
+        Script([[step]])
+    with pytest.raises(ValueError, match=problem):
+        Script().does(**step)
+
+
+@pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"turns": 3}', '{"turns": [[1]]}', '{"turns": [[{"sing": "x"}]]}', "nonsense"]
 )
 def test_a_file_that_is_no_script_is_said(tmp_path, text):
