@@ -29,6 +29,7 @@ NAMES = [
 GLOB_PIECES = [
     "a", "b", "x", "y", ".py", ".txt", "*", "?", "[ab]", "[!a]", "[a-c]", "{a,b}", "{py,txt}", "/", "/", "**", "**/", "/**",
     r"\*", r"\[", "-", ".", "{x,y}/", "[", "{", "}",
+    "[/", "[/a]", "[+-0]",
 ]  # fmt: skip
 ODD = re.compile(r"//|\*{3}")
 GLOBS = st.lists(st.sampled_from(GLOB_PIECES), min_size=1, max_size=5).map("".join)

@@ -56,7 +56,7 @@ async def find_files(
 ) -> GlobResult:
     """Files below `folder` that match and are not hidden, latest change first; a `limit` of 0 means all.
 
-    `resolve` says where the folder led when it was judged: no other is searched.
+    `resolve` maps the folder that the search begins in to its realpath when the call was judged: no other is searched.
     """
     files = ripgrep.files
     root, rest = split_pattern(pattern, folder, files)

@@ -168,6 +168,7 @@ def _class_end(glob: str, start: int, *, lenient: bool = False) -> int:
 
 
 def _character_class(body: str, *, lenient: bool) -> str:
+    """A class of a file glob may name the slash, as in ripgrep; one of a rule does not match it, as in git."""
     negated = body[:1] in ("!", "^")
     members = ""
     for part in re.findall(r".-.|.", body[negated:], re.DOTALL):
@@ -176,7 +177,8 @@ def _character_class(body: str, *, lenient: bool) -> str:
                 return "(?!)"
             raise BadGlob(f"the range `{part}` runs backwards")
         members += f"{re.escape(part[0])}-{re.escape(part[2])}" if len(part) == 3 else re.escape(part)
-    return f"(?!/)[{'^' if negated else ''}{members}]"
+    no_slash = "(?!/)" if negated or lenient else ""
+    return f"{no_slash}[{'^' if negated else ''}{members}]"
 
 
 def _expand_braces(glob: str) -> list[str]:
