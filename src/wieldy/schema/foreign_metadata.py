@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 BOUNDS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
-# Attributes of pydantic's Field that describe, and those that would change what a value becomes.
-FIELD_CONSTRAINTS = ("discriminator", "validate_default", "alias_priority", "validation_alias")
+# Attributes of pydantic's Field that change what a value becomes.
+UNSUPPORTED_FIELD_OPTIONS = ("discriminator", "validate_default", "alias_priority", "validation_alias")
 NO_DEFAULT = object()
 
 
@@ -61,11 +61,11 @@ def merge_metadata(extras: list[Any]) -> dict[str, Any]:
 
 
 def _read_field_info(info: Any) -> dict[str, Any]:
-    for name in FIELD_CONSTRAINTS:
+    # `Field(alias=…)` also sets these two.
+    set_by_alias = {} if info.alias is None else {"validation_alias": info.alias, "alias_priority": info.alias_priority}
+    for name in UNSUPPORTED_FIELD_OPTIONS:
         value = getattr(info, name, None)
-        if value is not None and not (name == "validation_alias" and value == info.alias) and value is not False:
-            if name == "alias_priority" and info.alias is not None:
-                continue
+        if value not in (None, False, set_by_alias.get(name)):
             raise UnusableMetadata(f"Field({name}={value!r}) is not supported here: take a pydantic model")
     declared = merge_metadata(list(info.metadata))
     if info.description:

@@ -98,7 +98,7 @@ async def ask_permission(
             reply = (await read_line("  > ")).strip().lower()
             if reply in ("y", "yes"):
                 return Answer(True)
-            if scope := scopes.get(reply[:1]) if reply in (*scopes, "always") else None:
+            if scope := scopes.get("a" if reply == "always" else reply):
                 return Answer(True, remember=question.decision.suggestions, scope=scope)
             if reply in ("n", "no", ""):
                 prompt = "  what should be done instead? (Enter: nothing) "

@@ -26,10 +26,10 @@ BUFFER_BYTES = 1 << 20
 class FileCopies:
     """Contents by offset in one file. Not safe for two threads at once; failures to write are `OSError`s."""
 
-    def __init__(self, folder: Path, lock: int) -> None:
+    def __init__(self, folder: Path, lock: int, name: str = "copies") -> None:
         self.folder = folder
         self._lock = lock
-        self._fd = os.open(folder / "copies", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._written = os.fstat(self._fd).st_size
         self._buffer = bytearray()
 
@@ -71,16 +71,14 @@ class FileCopies:
 
     def compact(self, sizes: Mapping[int, int]) -> dict[int, int]:
         """Keep only the copies at these offsets, given with their sizes; returns the new offsets of those that are intact."""
-        path = self.folder / "copies"
-        fresh = FileCopies.__new__(FileCopies)
-        fresh._fd = os.open(f"{path}.new", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        fresh._written, fresh._buffer = 0, bytearray()
+        fresh = FileCopies(self.folder, self._lock, "copies.new")
+        fresh.reset()
         moved = {}
         for offset, size in sizes.items():
             with suppress(ContentUnavailable):
                 moved[offset] = fresh.add(self.read(offset, size))
         fresh.flush()
-        os.replace(f"{path}.new", path)
+        os.replace(self.folder / "copies.new", self.folder / "copies")
         os.close(self._fd)
         self._fd, self._written, self._buffer = fresh._fd, fresh._written, bytearray()
         return moved
