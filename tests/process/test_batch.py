@@ -430,3 +430,20 @@ def test_a_worker_that_cannot_be_started_is_one_line_that_says_what_to_do(batch)
     (batch.out / "logs").unlink()
     assert batch.run()[0] == 0
     assert len(batch.notes()) == 2
+
+
+@pytest.mark.parametrize("isolate", ["copy", "overlay"])
+def test_a_worker_imports_nothing_from_the_folder_one_stands_in(batch, isolate):
+    if isolate == "overlay" and (problem := overlay_problem()) is not None:
+        skip_untested(f"overlay: {problem}")
+    mark = batch.folder / "planted ran"
+    for name in ("typing", "json", "msgspec", "tarfile", "wieldy", "sitecustomize"):
+        (batch.project / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').write(__name__)\n")
+    batch.write_tasks(1, model=batch.script("s", [{"text": "done"}]))
+    command = [sys.executable, "-I", "-m", "wieldy", "batch", str(batch.tasks), "--out", str(batch.out)]
+    done = subprocess.run(
+        [*command, "--isolate", isolate], cwd=batch.project, env=batch.env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert batch.endings() == {"t0": "done"}
+    assert not mark.exists()

@@ -116,6 +116,21 @@ def test_attempts_run_on_the_cluster_and_resume_has_nothing_to_do(batch, cluster
     assert "0 of 8 attempts to run" in err
 
 
+def test_a_worker_imports_nothing_from_the_folder_one_stands_in(batch, cluster):
+    mark = batch.folder / "planted ran"
+    for name in ("html_to_markdown", "psutil", "msgspec", "h11", "wieldy", "sqlite3", "tarfile"):
+        (batch.project / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').write(__name__)\n")
+    batch.write_tasks(1, model=noting_script(batch, 1))
+    command = [sys.executable, "-I", "-m", "wieldy", "batch", str(batch.tasks), "--out", str(batch.out)]
+    engine = ("--engine", f"ray:{cluster.address}", "--mode", "bypassPermissions")
+    done = subprocess.run(
+        [*command, *engine], cwd=batch.project, env=batch.env, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert batch.endings() == {"t0": "done"}
+    assert not mark.exists()
+
+
 def test_a_rate_limit_is_shared_by_the_whole_cluster(batch, cluster):
     with LimitingServer(seconds=3.0) as server:
         batch.write_tasks(8, model="anthropic/claude-sonnet-5-5", limits={"seconds": 20})

@@ -52,3 +52,21 @@ def makes_threads(module: ast.Module) -> bool:
     calls = [node.func for node in ast.walk(module) if isinstance(node, ast.Call)]
     names = {getattr(call, "attr", getattr(call, "id", "")) for call in calls}
     return not names.isdisjoint({"Thread", "ThreadPoolExecutor", "to_thread", "run_in_executor"})
+
+
+def test_our_own_python_is_started_in_one_place():
+    """Started otherwise it could import modules from a project, with our environment. The others only name its path."""
+    others = {"cli/doctor.py", "demo/show.py", "search/ripgrep.py", "diagnostics/checkers.py"}
+    users = {
+        str(path.relative_to(SOURCE))
+        for path in MODULES
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Attribute) and node.attr == "executable" and getattr(node.value, "id", "") == "sys"
+    }
+    assert users == {"core/own_python.py", *others}
+    for path in MODULES:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.List | ast.Tuple | ast.Call):
+                items = node.args if isinstance(node, ast.Call) else node.elts
+                words = [ast.unparse(item) for item in items]
+                assert ["sys.executable", "'-m'"] not in [words[at : at + 2] for at in range(len(words))], path

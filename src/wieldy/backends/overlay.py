@@ -11,7 +11,6 @@ import shutil
 import socket
 import stat as modes
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from msgspec import Struct, convert
 from wieldy.backends.channel import Caller
 from wieldy.core.backend import FileInfo, FolderEntry
 from wieldy.core.errors import WieldyError
+from wieldy.core.own_python import own_python
 
 TRIAL_SECONDS = 10.0
 START_SECONDS = 30.0
@@ -138,8 +138,11 @@ class OverlayBackend:
         for folder in (self.upper, work):
             os.makedirs(folder, exist_ok=True)
         mount = OverlayMount(self.root, self.upper, work, self.root)
+        code = "from wieldy.backends.worker import main; sys.exit(main(sys.argv[1:]))"
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "wieldy.backends.worker", str(theirs.fileno())]
+        command = own_python(code, str(theirs.fileno()))
+        if command is None:
+            raise OverlayError(f"no overlay of {self.root}: there is no Python interpreter to start")
         self._log = os.path.join(self.scratch, "worker.log")
         try:
             with theirs, open(self._log, "wb") as log:
@@ -149,7 +152,6 @@ class OverlayBackend:
                     stdout=log,
                     stderr=log,
                     pass_fds=(theirs.fileno(),),
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                     cwd="/",
                     start_new_session=True,
                 )

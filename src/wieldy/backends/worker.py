@@ -1,4 +1,4 @@
-"""The worker of an overlay: does the operations of a backend inside a namespace. `python -m wieldy.backends.worker FD`.
+"""The worker of an overlay: does the operations of a backend inside a namespace.
 
 It ends when the other side of its socket does, and takes its processes with it.
 """
@@ -9,7 +9,6 @@ import errno
 import os
 import signal
 import socket
-import sys
 from typing import Any, TypeAlias
 
 import msgspec
@@ -116,7 +115,3 @@ def main(arguments: list[str]) -> int:
     connection.sendall(b"+")  # ready: the mount is made
     NamespaceWorker(connection).run()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

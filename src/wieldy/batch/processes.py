@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,8 +24,10 @@ from wieldy.batch.channel import (
 from wieldy.batch.rates import RateGate
 from wieldy.batch.results import AttemptResult
 from wieldy.core.errors import WieldyError
+from wieldy.core.own_python import own_python
 
 END_SECONDS = 10.0
+START_CODE = "from wieldy.batch.worker import main; sys.exit(main(sys.argv[1:]))"
 
 
 class WorkerLost(WieldyError):
@@ -63,10 +64,13 @@ class WorkerProcess:
         log.parent.mkdir(parents=True, exist_ok=True)
         output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         ours, theirs = socket.socketpair()
-        command = wrap([sys.executable, "-m", "wieldy.batch.worker", str(theirs.fileno()), str(work)])
+        python = own_python(START_CODE, str(theirs.fileno()), str(work.absolute()))
         try:
+            if python is None:
+                raise OSError("there is no Python interpreter to start")
             process = await asyncio.create_subprocess_exec(
-                *command,
+                *wrap(python),
+                cwd="/",
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

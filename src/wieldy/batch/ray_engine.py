@@ -95,6 +95,11 @@ class RayEngine:
     def _connect(self, ray: Any) -> None:
         if ray.is_initialized():
             return
+        # Ray imports from the working directory, in its own processes and in the actors.
+        with contextlib.chdir(os.sep):
+            self._initialize(ray)
+
+    def _initialize(self, ray: Any) -> None:
         options: dict[str, Any] = {"logging_level": "error", "log_to_driver": False, "configure_logging": False}
         if self._address:
             ray.init(address=self._address, **options)

@@ -1,4 +1,4 @@
-"""A worker process: many attempts on one event loop. `python -m wieldy.batch.worker FD WORK` is started by a driver.
+"""A worker process: many attempts on one event loop, started by a driver.
 
 It ends when the driver does, and takes its sessions and their commands with it. It starts processes of its own only for
 attempts in an overlay, each inside its mount.
@@ -10,7 +10,6 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -147,7 +146,3 @@ def main(arguments: list[str]) -> int:
 
     asyncio.run(run())
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

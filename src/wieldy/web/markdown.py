@@ -7,17 +7,15 @@ import contextlib
 import html
 import importlib.util
 import re
-import sys
-from pathlib import Path
 
 from wieldy.core.errors import ToolFailure
+from wieldy.core.own_python import own_python
 from wieldy.core.subprocesses import kill_process
 from wieldy.web.url import HttpUrl, InvalidUrl
 
-SOURCE = str(Path(__file__).parents[2])
 TIMEOUT = 20.0
 MAX_CHARS = 5 << 20
-CHILD_CODE = "import sys; sys.path[:0] = sys.argv[1:3]; from wieldy.web.converter import main; main(*sys.argv[3:])"
+CHILD_CODE = "from wieldy.web.converter import main; main(*sys.argv[1:])"
 HEAD_CHARS = 20_000
 META = re.compile(r"<meta[^>]{0,4000}>", re.IGNORECASE)
 REFRESH = re.compile(r"http-equiv\s*=\s*[\"']?refresh\b", re.IGNORECASE)
@@ -44,11 +42,12 @@ def refresh_target(page: str, url: HttpUrl) -> HttpUrl | None:
 
 async def html_to_markdown(page: str, url: str, *, timeout: float = TIMEOUT) -> str:
     """Convert a page, its links resolved against `url`. Raises `ToolFailure`."""
-    spec = importlib.util.find_spec("html_to_markdown")
-    if spec is None or spec.origin is None:
+    command = own_python(CHILD_CODE, url, needs=("html_to_markdown",))
+    if command is None or importlib.util.find_spec("html_to_markdown") is None:
         raise ToolFailure("Reading web pages needs html-to-markdown: pip install 'wieldy[web]'.")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-c", CHILD_CODE, SOURCE, str(Path(spec.origin).parents[1]), url),
+        *command,
+        cwd="/",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

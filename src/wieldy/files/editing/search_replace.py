@@ -10,10 +10,8 @@ import os
 import re
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -21,6 +19,7 @@ from msgspec.structs import asdict
 
 from wieldy.console import write_to_parent
 from wieldy.core.errors import ToolFailure
+from wieldy.core.own_python import own_python
 from wieldy.core.truncate import truncate
 from wieldy.files.detection import binary_kind, detect_encoding
 from wieldy.files.editing.document import Document, Span, SplitsCharacter
@@ -35,11 +34,7 @@ if TYPE_CHECKING:
     from wieldy.files.editing.revision import EditSettings, Revision
     from wieldy.files.writing.target import Target
 
-_PROGRAM = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from wieldy.files.editing.search_replace import main; sys.exit(main(sys.argv[2]))"
-)
-_PACKAGES = str(Path(__file__).resolve().parents[3])
+_PROGRAM = "from wieldy.files.editing.search_replace import main; sys.exit(main(sys.argv[1]))"
 MAX_WIDTH = 300
 MAX_HITS = 200
 PROGRESS_SECONDS = 0.5
@@ -61,7 +56,10 @@ class FileSearchRequest(Struct, frozen=True):
     @property
     def command(self) -> list[str]:
         """The command line that runs this search."""
-        return [sys.executable, "-I", "-c", _PROGRAM, _PACKAGES, json.dumps(asdict(self))]
+        command = own_python(_PROGRAM, json.dumps(asdict(self)))
+        if command is None:
+            raise ToolFailure("Searching files needs a Python interpreter, and there is none here.", "Use Grep.")
+        return command
 
     def compile_pattern(self) -> re.Pattern[str]:
         """The pattern; raises `ToolFailure` where it, or the template, cannot be read."""

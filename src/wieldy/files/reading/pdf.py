@@ -21,6 +21,7 @@ from msgspec import Struct
 from wieldy.console import write_to_parent
 from wieldy.core.errors import ToolFailure
 from wieldy.core.outcome import Content, Image, Text
+from wieldy.core.own_python import own_python
 
 LARGEST_FILE = 128 << 20
 MAX_UNASKED_PAGES = 10
@@ -34,10 +35,7 @@ MAX_PAGE_CHARS = 500_000
 MAX_SECONDS = 30
 MAX_MEMORY = 1 << 30
 """For what a document needs beside its own bytes."""
-_PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from wieldy.files.reading.pdf import main; main(*sys.argv[2:])"
-)
+_PROGRAM = "from wieldy.files.reading.pdf import main; main(*sys.argv[1:])"
 
 
 class PdfPages(Struct, frozen=True, tag=True):
@@ -66,18 +64,10 @@ class PdfProblem(Struct, frozen=True, tag=True):
 
 def read_pdf(data: bytes, name: str, *, pages: str | None = None, as_images: bool = False) -> PdfPages:
     """The pages asked for ("1-5,8"), or all where there are few; `name` is for error messages."""
-    if importlib.util.find_spec("pypdfium2") is None:
-        raise ToolFailure(f"{name} is a PDF, and reading it needs pypdfium2: pip install 'wieldy[docs]'.")
     request = json.dumps({"name": name, "pages": pages, "as_images": as_images})
-    command = [
-        sys.executable,
-        "-I",
-        "-c",
-        _PROGRAM,
-        json.dumps([str(folder) for folder in sys.path]),
-        request,
-        str(len(data)),
-    ]
+    command = own_python(_PROGRAM, request, str(len(data)), needs=("pypdfium2", "PIL"))
+    if command is None or importlib.util.find_spec("pypdfium2") is None:
+        raise ToolFailure(f"{name} is a PDF, and reading it needs pypdfium2: pip install 'wieldy[docs]'.")
     try:
         done = subprocess.run(command, input=data, capture_output=True, cwd="/", timeout=MAX_SECONDS, check=False)
         reply = msgspec.json.decode(done.stdout, type=PdfPages | PdfProblem)

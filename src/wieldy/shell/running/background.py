@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import sys
 import time
 from collections.abc import Mapping
 from typing import Literal
@@ -14,6 +13,7 @@ from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Notice
+from wieldy.core.own_python import own_python
 from wieldy.core.subprocesses import kill_process
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate_line
@@ -233,10 +233,11 @@ def _is_linear(pattern: str) -> bool:
 
 async def _match_in_child(pattern: str, lines: list[str]) -> list[int]:
     """Match in a child process, which can be killed if the pattern backtracks forever."""
-    if not sys.executable or getattr(sys, "frozen", False):
+    command = own_python(_FILTER_CODE, installed=False)
+    if command is None:
         raise ToolFailure("This filter is too complex to be run safely here.", "Use one with at most one repetition.")
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-S", "-c", _FILTER_CODE, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     try:
         output, _ = await asyncio.wait_for(child.communicate(json.dumps([pattern, lines]).encode()), FILTER_TIMEOUT)

@@ -6,26 +6,14 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
+from wieldy.core.own_python import own_python
 from wieldy.shell.running.reaper import HAS_PROC
 
-SOURCE = str(Path(__file__).parents[3])
 LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-START_CODE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from wieldy.shell.running.guardian_process import main; main(*sys.argv[2:])"
-)
-
-
-def python_command(code: str, *arguments: str) -> list[str] | None:
-    """The command that runs `code` with our package in a new interpreter; None if there is no interpreter."""
-    if not sys.executable or getattr(sys, "frozen", False):
-        return None
-    return [sys.executable, "-I", "-S", "-c", code, SOURCE, *arguments]
+START_CODE = "from wieldy.shell.running.guardian_process import main; main(*sys.argv[1:])"
 
 
 class Guardian:
@@ -114,7 +102,7 @@ class SharedGuardian:
     def _start(self) -> None:
         self._reap()
         (tag, ended_file), *others = self._tags.items()
-        command = python_command(START_CODE, tag, str(os.getpid()), ended_file)
+        command = own_python(START_CODE, tag, str(os.getpid()), ended_file, installed=False)
         if command is None:
             return
         with _sigterm_blocked(), contextlib.suppress(OSError):

@@ -7,9 +7,7 @@ import os
 import socket
 import threading
 
-START_CODE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from wieldy.shell.sandbox.bridge import main; main(*sys.argv[2:])"
-)
+START_CODE = "from wieldy.shell.sandbox.bridge import main; main(*sys.argv[1:])"
 
 
 def main(proxy_socket: str, port: str, program: str, *arguments: str) -> None:

@@ -25,9 +25,7 @@ TCP, CONNECT_TCP = 0b11, 0b10
 SCOPES = 0b11
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/shm", "/dev/ptmx", "/dev/pts")
 
-START_CODE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from wieldy.shell.sandbox.landlock import main; main(*sys.argv[2:])"
-)
+START_CODE = "from wieldy.shell.sandbox.landlock import main; main(*sys.argv[1:])"
 
 
 def abi() -> int:

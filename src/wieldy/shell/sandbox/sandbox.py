@@ -8,7 +8,6 @@ import shlex
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -17,10 +16,10 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from wieldy.core.own_python import own_python
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.guardian import python_command
 from wieldy.shell.running.launch import Confinement, find_bash
 from wieldy.shell.sandbox import bridge, landlock
 from wieldy.shell.sandbox.policy import CACHES_NAME, PRIVATE_TEMP_NAME, SandboxPolicy, policy_for, program_variables
@@ -250,12 +249,14 @@ class Wrapper(Struct, frozen=True):
                 policy = replace(policy, readable=readable, sockets=sockets)
             bwrap = bubblewrap_arguments(self.program, policy, own_processes=self.own_processes)
             bridge_command = (
-                python_command(bridge.START_CODE, endpoint.socket, str(endpoint.port)) if endpoint else None
+                own_python(bridge.START_CODE, endpoint.socket, str(endpoint.port), installed=False)
+                if endpoint
+                else None
             )
             return [*bwrap, *(bridge_command or ())]
         if self.mechanism == "landlock":
             policy = replace(policy, proxy_port=endpoint.port if endpoint else None)
-            return python_command(landlock.START_CODE, policy.as_json()) or []
+            return own_python(landlock.START_CODE, policy.as_json(), installed=False) or []
         return []
 
 
@@ -362,11 +363,12 @@ def probe_wrapper(wrapper: Wrapper, bash: str) -> SandboxReport:
             (str(inside), str(inside / ".git")), (str(hooks),), (str(secret),), sockets=(f"{outside}/agent",)
         )
         connect = f"import socket; socket.socket(socket.AF_UNIX).connect('{outside}/agent')"
+        joining = shlex.join(own_python(connect, installed=False) or ["false"])
         script = (
             f"echo > {inside}/made && echo works; echo > {outside}/made && echo wrote; cat {secret}/key && echo; "
             f"echo > {hooks}/made && echo hooked; (: > /dev/tcp/127.0.0.1/{tcp.getsockname()[1]}) && echo connected; "
             f"echo datagram > /dev/udp/127.0.0.1/{udp.getsockname()[1]}; "
-            f'{shlex.quote(sys.executable)} -I -S -c "{connect}" && echo joined'
+            f"{joining} && echo joined"
         )
         words = _run([*wrapper.prefix(policy), bash, "-c", script], cwd=str(inside)).split()
         return SandboxReport(

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+import wieldy
+from wieldy.core.own_python import own_python
 from wieldy.shell.running import guardian as guardian_module
 from wieldy.shell.running import reaper as reap
-from wieldy.shell.running.guardian import SOURCE, START_CODE, Guardian, SharedGuardian, python_command
+from wieldy.shell.running.guardian import START_CODE, Guardian, SharedGuardian
 from wieldy.shell.running.guardian_process import IMPORT_DELAY_MS
 from wieldy.shell.running.process_tag import TAG_VARIABLE
 
@@ -37,7 +39,7 @@ def sleeper(*, stubborn: bool = False) -> subprocess.Popen[bytes]:
 def test_a_group_it_was_told_of_is_ended_when_we_are_gone():
     told, untold = sleeper(), sleeper()
     try:
-        command = python_command(START_CODE, "a-tag-nobody-carries.", str(os.getpid()))
+        command = own_python(START_CODE, "a-tag-nobody-carries.", str(os.getpid()), installed=False)
         assert command
         guardian = subprocess.Popen(command, stdin=subprocess.PIPE)
         assert guardian.stdin
@@ -52,11 +54,15 @@ def test_a_group_it_was_told_of_is_ended_when_we_are_gone():
 
 
 def test_it_does_its_work_though_our_own_files_are_gone_by_then(tmp_path):
+    source = Path(next(iter(wieldy.__path__)))
     for package in ("core", "schema", "shell"):
-        shutil.copytree(Path(SOURCE, "wieldy", package), tmp_path / "wieldy" / package)
-    shutil.copy(Path(SOURCE, "wieldy", "__init__.py"), tmp_path / "wieldy")
+        shutil.copytree(source / package, tmp_path / "wieldy" / package)
+    shutil.copy(source / "__init__.py", tmp_path / "wieldy")
     told = sleeper()
-    command = [sys.executable, "-I", "-S", "-c", START_CODE, str(tmp_path), "a-tag-nobody-carries.", str(os.getpid())]
+    command = own_python(START_CODE, "a-tag-nobody-carries.", str(os.getpid()), installed=False)
+    assert command
+    command = [str(tmp_path) if word == str(source.parent) else word for word in command]
+    assert str(tmp_path) in command
     guardian = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert guardian.stdin and guardian.stderr
     guardian.stdin.write(b"+%d\n" % told.pid)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from wieldy.core.own_python import own_python
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.guardian import python_command
 from wieldy.shell.sandbox.policy import SandboxPolicy, git_paths, policy_for
 
 
@@ -102,9 +102,7 @@ def test_bounds_survive_the_way_to_another_process():
 
 @pytest.mark.parametrize("module", ["sandbox.landlock", "sandbox.bridge", "running.guardian_process", "running.reaper"])
 def test_child_processes_need_only_the_standard_library(module):
-    # They run with `-S`, without site-packages: see `python_command`.
-    command = python_command(
-        "import sys; sys.path.insert(0, sys.argv[1]); __import__(sys.argv[2])", f"wieldy.shell.{module}"
-    )
+    # They run with `-S`, without site-packages: see `own_python`.
+    command = own_python("__import__(sys.argv[1])", f"wieldy.shell.{module}", installed=False)
     assert command is not None
     subprocess.run(command, check=True, capture_output=True)
