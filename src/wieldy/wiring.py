@@ -117,7 +117,7 @@ def configure_services(services: Services, settings: Settings, parts: ServicePar
     """Return services for the calls to come, with hooks, limits and checkers as the settings say; running calls keep theirs."""
     workspace, approver = services.workspace, parts.person
     is_local = workspace.backend is None
-    advisers: list[Adviser] = [CleanTreeAdviser(parts.policy, lambda: workspace.cwd)] if is_local else []
+    advisers: list[Adviser] = [CleanTreeAdviser(parts.policy)] if is_local else []
     reviewers: list[Reviewer] = []
     if settings.get("sandbox.autoAllow") is True and is_local:
         advisers.append(SandboxAdviser(workspace, parts.policy))

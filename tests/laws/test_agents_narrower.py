@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.laws.test_permission_rules import ROOT, WORLD, made_calls, made_rules, modes, opinions
+from tests.laws.test_permission_rules import WORLD, made_calls, made_rules, modes, opinions
 
 from wieldy.agent.subagent_toolbox import (
     MODES_BY_STRICTNESS,
@@ -43,10 +43,6 @@ kinds = st.builds(
 tasks = st.builds(SubagentTask, definition=kinds, prompt=st.just("p"), tools=lists)
 
 
-def where() -> str:
-    return ROOT
-
-
 def strictness(decision: Decision) -> int:
     return STRICTNESS[decision.behavior]
 
@@ -62,16 +58,16 @@ def strictness(decision: Decision) -> int:
 def test_every_decision_is_at_least_as_strict_as_the_parents(
     rules: list[Rule], mode: str, line: list[AgentDefinition], call: PlannedCall, said: Sequence[Opinion]
 ) -> None:
-    policy = Policy(RuleSet(tuple(rules)), paths=WORLD, mode=mode, cwd=where)
-    judge = StrictestPolicy(policy, where)
+    policy = Policy(RuleSet(tuple(rules)), paths=WORLD, mode=mode)
+    judge = StrictestPolicy(policy)
     above = policy.decide(call, said)
     assert strictness(judge.decide(call, said)) == strictness(above)
     for kind in line:
-        judge = judge.derive(where, kind.mode)
+        judge = judge.derive(kind.mode)
         here = judge.decide(call, said)
         assert strictness(here) >= strictness(above)
         if kind.mode is not None:
-            assert strictness(here) >= strictness(policy.derive(where, kind.mode).decide(call, said))
+            assert strictness(here) >= strictness(policy.derive(kind.mode).decide(call, said))
             assert MODES_BY_STRICTNESS.index(judge.mode) <= MODES_BY_STRICTNESS.index(policy.mode)
         above = here
 
@@ -88,8 +84,8 @@ def test_every_decision_is_at_least_as_strict_as_the_parents(
 def test_rules_and_modes_that_come_later_hold_at_once(
     rules: list[Rule], more: list[Rule], mode: str, later: str, kind: AgentDefinition, call: PlannedCall
 ) -> None:
-    policy = Policy(RuleSet(tuple(rules)), paths=WORLD, mode=mode, cwd=where)
-    judge = StrictestPolicy(policy, where).derive(where, kind.mode)
+    policy = Policy(RuleSet(tuple(rules)), paths=WORLD, mode=mode)
+    judge = StrictestPolicy(policy).derive(kind.mode)
     judge.decide(call, ())
     policy.mode = later
     policy.grant(*more)
@@ -105,8 +101,8 @@ def test_a_judge_that_stands_in_for_the_policy_is_never_passed_over(
         def decide(self, plan: PlannedCall, opinions: Sequence[Opinion]) -> Decision:
             return Decision("deny", ())
 
-    policy = Policy(RuleSet(()), paths=WORLD, mode=mode, cwd=where)
-    judge = StrictestPolicy(policy, where, judge=Never()).derive(where, kind.mode)
+    policy = Policy(RuleSet(()), paths=WORLD, mode=mode)
+    judge = StrictestPolicy(policy, judge=Never()).derive(kind.mode)
     assert judge.decide(call, ()).behavior == "deny"
 
 

@@ -295,7 +295,7 @@ def test_what_was_decided_before_changes_no_decision(rules: list[Rule], taken: l
     world = PathResolver(
         (ROOT,), home=HOME, real=lambda path: path, is_folder=lambda path: path == ROOT, folds_case=volume
     )
-    policy = Policy(RuleSet(tuple(rules)), paths=world, cwd=lambda: ROOT)
+    policy = Policy(RuleSet(tuple(rules)), paths=world)
     calls: list[PlannedCall] = []
     for step in taken:
         match step:
@@ -328,9 +328,9 @@ def test_what_was_decided_before_changes_no_decision(rules: list[Rule], taken: l
 def test_a_command_is_judged_by_the_folders_that_are_worked_in_now(command: str, before: str, after: str) -> None:
     def policy_for(root: str) -> Policy:
         world = PathResolver((root,), home=HOME, real=lambda path: path, folds_case=lambda path: False)
-        return Policy(paths=world, mode="bypassPermissions", cwd=lambda: ROOT)
+        return Policy(paths=world, mode="bypassPermissions")
 
-    call = called("Bash", (Runs(command),), {"command": command})
+    call = replace(called("Bash", (Runs(command),), {"command": command}), cwd=ROOT)
     policy = policy_for(before)
     policy.decide(call)
     policy.use_roots((after,))
@@ -338,7 +338,7 @@ def test_a_command_is_judged_by_the_folders_that_are_worked_in_now(command: str,
 
 
 def _same_as_afresh(policy: Policy, call: PlannedCall, voices: Sequence[Opinion]) -> None:
-    afresh = Policy(policy.rules, paths=policy.paths, mode=policy.mode, cwd=lambda: ROOT)
+    afresh = Policy(policy.rules, paths=policy.paths, mode=policy.mode)
     assert policy.decide(call, voices) == afresh.decide(call, voices)
 
 

@@ -56,24 +56,22 @@ class StrictestPolicy:
     def __init__(
         self,
         policy: Policy,
-        cwd: Callable[[], str],
         modes: Sequence[str] = (),
         judge: Judge | None = None,
         trees: tuple[WorkingTree, ...] = (),
     ) -> None:
         self._policy = policy
-        self._cwd = cwd
         self._modes = tuple(find_mode(mode).name for mode in modes)
         self._judge = judge
         self._trees = trees
         self._derived_from: tuple[object, object] = (None, None)
         self._derived: dict[tuple[str, bool], Policy] = {}
 
-    def derive(self, cwd: Callable[[], str], mode: str | None, tree: WorkingTree | None = None) -> StrictestPolicy:
+    def derive(self, mode: str | None, tree: WorkingTree | None = None) -> StrictestPolicy:
         """The policy of a nested subagent, at least as strict as this one."""
         modes = (*self._modes, *([mode] if mode else ()))
         trees = (*self._trees, *([tree] if tree else ()))
-        return StrictestPolicy(self._policy, cwd, modes, self._judge, trees)
+        return StrictestPolicy(self._policy, modes, self._judge, trees)
 
     @property
     def mode(self) -> str:
@@ -112,7 +110,7 @@ class StrictestPolicy:
         return next((root for root in self._live_roots() if root != "/" and root in rest), None)
 
     def session_policy(self) -> Policy:
-        """The session's policy, with the subagent's working directory."""
+        """The session's policy, with the folders of the copy."""
         return self._in_mode(self._policy.mode)
 
     def removal_reason(self, tool_name: str) -> Reason | None:
@@ -141,7 +139,7 @@ class StrictestPolicy:
         if policy is None:
             for tree in self._trees if copied else ():
                 paths = paths.for_copy(tree.root, tree.map_path(paths.project))
-            policy = self._derived[mode, copied] = self._policy.derive(self._cwd, mode, paths)
+            policy = self._derived[mode, copied] = self._policy.derive(mode, paths)
         return policy
 
 
@@ -347,7 +345,7 @@ class SubagentToolbox:
             ),
             copy=None if tree is None else _copied_root(tree, parent.workspace),
         )
-        self.policy = policy.derive(lambda: self.workspace.cwd, task.definition.mode, tree)
+        self.policy = policy.derive(task.definition.mode, tree)
         self.hooks: Hooks = SubagentHookDispatch(parent.hooks, self.workspace, self.policy, halt, identity)
         self._turn_id = turn_id
         self.parts = replace(

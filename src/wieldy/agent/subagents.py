@@ -80,7 +80,7 @@ def session_context(box: Toolbox, loop: AgentLoop, model_name_and_url: tuple[str
     return ParentContext(
         box.id,
         box,
-        StrictestPolicy(box.policy, lambda: box.workspace.cwd, judge=judge),
+        StrictestPolicy(box.policy, judge=judge),
         loop.provider,
         loop.transcript,
         lambda: loop,

@@ -76,7 +76,10 @@ class BoundCall(Struct, frozen=True):
 
 
 class PlannedCall(Struct, frozen=True):
-    """Canonical input with known effects. `resolved_paths` maps each path to its realpath at that moment."""
+    """Canonical input with known effects, as in the folder `cwd`.
+
+    `resolved_paths` maps each path to its realpath at that moment.
+    """
 
     call: ToolCall
     tool: Tool
@@ -85,6 +88,7 @@ class PlannedCall(Struct, frozen=True):
     effects: Effects
     notes: tuple[str, ...] = ()
     resolved_paths: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = ""
 
 
 class ClearedCall(Struct, frozen=True):

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import os
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from wieldy.shell.policy.analysis import Analysis
 
 
 class Reads(Struct, frozen=True):
@@ -27,15 +30,27 @@ class Writes(Struct, frozen=True):
     path: str
 
 
-class Runs(Struct, frozen=True):
+class Runs(Struct, frozen=True, eq=False):
     """Runs a shell command. `contained` means that every file it touches is declared beside it.
 
-    `unsandboxed`: why it runs outside the sandbox that the settings ask for; empty if it does not.
+    `unsandboxed`: why it runs outside the sandbox that the settings ask for; empty if it does not. `analysis`: what the
+    command does in the folder of its call, where that has been worked out; it does not count for equality.
     """
 
     command: str
     contained: bool = False
     unsandboxed: str = ""
+    analysis: Analysis | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Runs) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[str, bool, str]:
+        return self.command, self.contained, self.unsandboxed
 
     @property
     def opaque(self) -> bool:

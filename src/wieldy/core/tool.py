@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from wieldy.core.abort import Abort
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     Deps = TypeVar("Deps", default=Any)  # Python 3.13 has defaults of its own
 
+    from wieldy.core.call import PlannedCall
     from wieldy.core.decision import Judge
     from wieldy.core.events import Event
     from wieldy.core.workspace import Workspace
@@ -73,7 +74,7 @@ class Options(Struct, frozen=True):
 
 
 class ToolContext(Struct, Generic[Deps], eq=False):
-    """What a running tool may use. There are no globals: everything it needs is here.
+    """What a running tool may use. There are no globals: everything it needs is here. `plan` is the call as it was judged.
 
     `deps` is what the program gave as `Toolbox(deps=…)` or `Session(deps=…)`: annotate `ToolContext[YourDeps]` to have its type.
     """
@@ -86,13 +87,23 @@ class ToolContext(Struct, Generic[Deps], eq=False):
     message_id: str | None = None
     siblings: Sequence[str] = ()
     read_options: Callable[[], Options] = Options
-    resolved_paths: Mapping[str, str] = field(default_factory=dict)
+    plan: PlannedCall | None = None
     deps: Deps = None  # type: ignore[assignment]
 
     @property
     def options(self) -> Options:
         """The options of the session as they are now."""
         return self.read_options()
+
+    @property
+    def cwd(self) -> str:
+        """The folder that the call was judged for; the current one of the session may be another by now."""
+        return self.workspace.cwd if self.plan is None else self.plan.cwd
+
+    @property
+    def resolved_paths(self) -> Mapping[str, str]:
+        """The realpaths that were judged for the paths of this call."""
+        return {} if self.plan is None else self.plan.resolved_paths
 
     def resolved(self, path: str) -> str:
         """Return the realpath that was judged for a path of this call: the only file a tool may open for it."""

@@ -223,7 +223,7 @@ def _bind_coerced(
 
 
 def normalize(bound: BoundCall, workspace: Workspace) -> PlannedCall:
-    """Plan a call. The tool gets the values of the canonical input."""
+    """Plan a call in the current folder. The tool gets the values of the canonical input."""
     tool = bound.tool
     input = tool.normalize(bound.input, workspace)
     if tool.paths:
@@ -231,7 +231,7 @@ def normalize(bound: BoundCall, workspace: Workspace) -> PlannedCall:
     args = bound.args if input is bound.input else _accept_canonical(tool, input)
     effects = tool.effects(input, workspace)
     resolved = _resolve_paths(effects, workspace.files) if workspace.backend is None else {}
-    return PlannedCall(bound.call, tool, input, args, effects, bound.notes, resolved)
+    return PlannedCall(bound.call, tool, input, args, effects, bound.notes, resolved, workspace.cwd)
 
 
 async def resolve_remote(plan: PlannedCall, workspace: Workspace) -> PlannedCall:
@@ -319,7 +319,7 @@ async def _clear(
     plan: PlannedCall, ticket: Ticket, ctx: ToolContext, services: Services
 ) -> tuple[ClearedCall, tuple[str, ...]]:
     """Gather opinions, check every rewrite, ask the person: return the call as it may run, and context added by hooks."""
-    ctx.resolved_paths = plan.resolved_paths
+    ctx.plan = plan
     if (unasked := await _clear_unasked(plan, ticket, services)) is not None:
         return unasked, ()
     opinions = await _check(plan, ctx, services)
@@ -358,7 +358,7 @@ async def plan_and_check(call: ToolCall, services: Services) -> tuple[PlannedCal
     plan = normalize(bind(call, lookup(call, services.catalog)), services.workspace)
     plan = await resolve_remote(plan, services.workspace)
     ctx = _context(call, services, None)
-    ctx.resolved_paths = plan.resolved_paths
+    ctx.plan = plan
     return plan, await _check(plan, ctx, services)
 
 
@@ -428,7 +428,7 @@ async def _rewrite(
     call = ToolCall(plan.call.id, plan.call.name, dict(input))
     plan = await resolve_remote(normalize(bind(call, plan.tool), services.workspace), services.workspace)
     await _readmit(plan, ticket, services)
-    ctx.resolved_paths = plan.resolved_paths
+    ctx.plan = plan
     return plan
 
 

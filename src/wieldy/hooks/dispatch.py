@@ -69,6 +69,7 @@ class Hooks:
         """The fields of the payload of every event about a call."""
         return {
             **self.common_fields(),
+            "cwd": plan.cwd,
             "tool_name": plan.tool.name,
             "tool_input": plan.input,
             "tool_use_id": plan.call.id,
@@ -97,7 +98,9 @@ class Hooks:
         return replies
 
     @asynccontextmanager
-    async def notifying(self, notification_type: str, message: str) -> AsyncIterator[None]:
+    async def notifying(
+        self, notification_type: str, message: str, plan: PlannedCall | None = None
+    ) -> AsyncIterator[None]:
         """Run the Notification hooks while the body waits for a person; none if it ends without waiting."""
         if "Notification" not in self.event_names:
             yield
@@ -107,7 +110,8 @@ class Hooks:
         async def notify() -> None:
             nonlocal is_waiting
             is_waiting = True
-            event = Notification(**self.common_fields(), message=message, notification_type=notification_type)
+            fields = self.common_fields() if plan is None else {**self.common_fields(), "cwd": plan.cwd}
+            event = Notification(**fields, message=message, notification_type=notification_type)
             await self.fire(event)
 
         task = asyncio.create_task(notify())
@@ -197,7 +201,7 @@ class HookApprover:
             if replies.behavior == "deny":
                 return Answer(False, replies.reason or "a hook said no")
         message = f"wieldy needs your permission to use {plan.tool.name}"
-        async with self._hooks.notifying("permission_prompt", message):
+        async with self._hooks.notifying("permission_prompt", message, plan):
             return await self._person.ask(question)
 
 

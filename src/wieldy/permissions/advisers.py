@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Advice, Adviser, Opinion
@@ -12,6 +13,9 @@ from wieldy.core.errors import ToolFailure
 from wieldy.core.subprocesses import kill_process
 from wieldy.core.workspace import Workspace
 from wieldy.permissions.decide import CLEAN_TREE, SANDBOX, Policy
+
+if TYPE_CHECKING:
+    from wieldy.shell.policy.analysis import Analysis
 
 GIT_STATUS_SECONDS = 5.0
 # With these a command works on another tree than the one whose status is read.
@@ -33,27 +37,25 @@ class CleanTreeAdviser:
     def __init__(
         self,
         policy: Policy,
-        cwd: Callable[[], str],
         status: Callable[[str], Awaitable[str | None]] | None = None,
     ) -> None:
         self._policy = policy
-        self._cwd = cwd
         self._status = status or git_status
 
     def wants(self, plan: PlannedCall) -> bool:
-        commands = [effect.command for effect in plan.effects if isinstance(effect, Runs)]
-        return len(commands) == 1 and self._only_if_dirty(commands[0])
+        commands = list(self._policy.analyses(plan))
+        return len(commands) == 1 and _only_if_dirty(*commands[0])
 
     async def advise(self, plan: PlannedCall) -> Advice:
-        if not self.wants(plan) or await self._status(self._cwd()) != "":
+        if not self.wants(plan) or await self._status(plan.cwd) != "":
             return Advice()
         return Advice(opinions=(Opinion(CLEAN_TREE, "allow", "git has nothing uncommitted to lose"),))
 
-    def _only_if_dirty(self, command: str) -> bool:
-        analysis = self._policy.analyze(command)
-        if not analysis.catastrophic or len(analysis.parts) != 1 or any(mark in command for mark in OTHER_TREE_MARKS):
-            return False
-        return all(danger.only_if_dirty for danger in analysis.catastrophic)
+
+def _only_if_dirty(command: str, analysis: Analysis) -> bool:
+    if not analysis.catastrophic or len(analysis.parts) != 1 or any(mark in command for mark in OTHER_TREE_MARKS):
+        return False
+    return all(danger.only_if_dirty for danger in analysis.catastrophic)
 
 
 async def git_status(folder: str) -> str | None:
@@ -111,7 +113,7 @@ class SandboxAdviser:
         from wieldy.shell.sandbox.policy import extra_writable
 
         sandbox = self._workspace.services.sandbox
-        analyses = [self._policy.analyze(effect.command) for effect in plan.effects if isinstance(effect, Runs)]
+        analyses = [analysis for _, analysis in self._policy.analyses(plan)]
         if any(map(sandbox.excludes, analyses)) or not await sandbox.holds():
             return Advice()
         if any(analysis.verdict == "unknown" for analysis in analyses):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from wieldy.core.decision import Behavior, Reason
-from wieldy.core.effects import Effect, Fetches, Reads, Writes
+from wieldy.core.effects import Fetches, Reads, Writes
 from wieldy.core.invisible_text import describe_invisible, escape_invisible
 from wieldy.permissions import indirect_writes, suggest, symlinks
 from wieldy.permissions.embedded_code import ArgumentScanner, CommandLine
@@ -34,19 +34,15 @@ GIT_OPTIONS_WITH_VALUE = frozenset(
 class CommandPolicy:
     """Judges the commands a call runs."""
 
-    def __init__(
-        self, rules: RuleIndex, files: FilePolicy, network: NetworkPolicy, analyze: Callable[[str], Analysis]
-    ) -> None:
+    def __init__(self, rules: RuleIndex, files: FilePolicy, network: NetworkPolicy) -> None:
         self._deny, self._ask = rules.deny, rules.ask
         self._rules = rules.commands
         self._files = files
         self._network = network
-        self._analyze = analyze
         self._arguments = ArgumentScanner(rules.commands, files)
 
-    def judge(self, command: str, context: DecisionContext) -> Iterator[Finding]:
+    def judge(self, command: str, analysis: Analysis, context: DecisionContext) -> Iterator[Finding]:
         """Yield what is found about a whole command and each of its parts."""
-        analysis = self._analyze(command)
         for rules in (self._deny, self._ask):
             rule = self._rules.naming(command, rules.behavior) or rules.for_tool("Bash")
             if rule is not None:
@@ -86,10 +82,6 @@ class CommandPolicy:
         except symlinks.UncertainNames as error:
             if exact_rule is None and not context.mode.accepts_all:
                 yield Finding(Reason("path", "ask", str(error), part=command))
-
-    def effects_of(self, command: str) -> Iterator[Effect]:
-        for part in self._analyze(command).parts:
-            yield from part.effects
 
     def _is_excused(self, danger: Danger, context: DecisionContext) -> bool:
         return self._rules.naming(danger.text, "allow") is not None or (danger.only_if_dirty and context.clean_tree)

@@ -6,8 +6,7 @@ Deciding is pure but for the file system, which it sees through `PathResolver`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 CLEAN_TREE = "clean work tree"
 # An opinion of this name that says "allow" vouches that a sandbox contains the call.
 SANDBOX = "the sandbox"
-CACHED_ANALYSES = 64
 
 
 class Policy:
@@ -50,8 +48,6 @@ class Policy:
         levels: RiskLevels | None = None,
         outside: OutsidePolicy = "ask",
         protected_folders: ProtectedFolders = NO_FOLDERS,
-        cwd: Callable[[], str] | None = None,
-        analyze: Callable[[str], Analysis] | None = None,
     ) -> None:
         self.mode_before_plan: ModeName = "default"
         self._mode = find_mode(mode)
@@ -59,9 +55,6 @@ class Policy:
         self._levels = levels or RiskLevels()
         self._outside: OutsidePolicy = outside
         self._protected_folders = protected_folders
-        self._cwd = cwd or (lambda: self.root)
-        self.analyze = analyze or self._analyze_in_cwd
-        self._cached_analysis = lru_cache(maxsize=CACHED_ANALYSES)(self._analyze_shell)
         self._set_rules(rules or RuleSet())
 
     @classmethod
@@ -103,11 +96,10 @@ class Policy:
                 config=tuple(map(os.path.realpath, config_folders)),
                 programs=tuple(os.path.realpath(folder) for folder in workspace.search_path if os.path.isabs(folder)),
             ),
-            cwd=lambda: workspace.cwd,
         )
 
-    def derive(self, cwd: Callable[[], str], mode: str, paths: PathResolver | None = None) -> Policy:
-        """Build a policy with the same rules for another working folder or mode, or for other folders."""
+    def derive(self, mode: str, paths: PathResolver | None = None) -> Policy:
+        """Build a policy with the same rules for another mode, or for other folders."""
         return Policy(
             self._rules,
             paths=paths or self._paths,
@@ -115,7 +107,6 @@ class Policy:
             levels=self._levels,
             outside=self._outside,
             protected_folders=self._protected_folders,
-            cwd=cwd,
         )
 
     @property
@@ -145,7 +136,6 @@ class Policy:
     def use_roots(self, roots: Sequence[str]) -> None:
         """Allow work in these folders from now on; the first is the project's own."""
         self._paths = self._paths.with_roots(roots)
-        self._cached_analysis.cache_clear()
         self._set_rules(self._rules)
 
     def grant(self, *rules: Rule) -> None:
@@ -175,16 +165,20 @@ class Policy:
         if self._commands is None:
             from wieldy.permissions.commands import CommandPolicy
 
-            self._commands = CommandPolicy(self._index, self._files, self._network, self.analyze)
+            self._commands = CommandPolicy(self._index, self._files, self._network)
         return self._commands
 
-    def _analyze_in_cwd(self, command: str) -> Analysis:
-        return self._cached_analysis(command, self._cwd())
+    def analyses(self, plan: PlannedCall) -> Iterator[tuple[str, Analysis]]:
+        """Yield each command that a call runs, with what it does in the folder of the call."""
+        for effect in plan.effects:
+            if isinstance(effect, Runs):
+                yield effect.command, effect.analysis or self.analyze(effect.command, plan.cwd)
 
-    def _analyze_shell(self, command: str, cwd: str) -> Analysis:
+    def analyze(self, command: str, cwd: str = "") -> Analysis:
+        """What a command does in a folder, the root unless another is given."""
         from wieldy.shell.policy.analysis import analyze
 
-        return analyze(command, cwd=cwd, home=self._paths.home, root=self._paths.root)
+        return analyze(command, cwd=cwd or self.root, home=self._paths.home, root=self._paths.root)
 
     def decide(self, plan: PlannedCall, opinions: Sequence[Opinion] = ()) -> Decision:
         """Weigh a call and the opinions on it: the strictest wins, and the trail says who said what."""
@@ -227,8 +221,8 @@ class Policy:
     def written_paths(self, plan: PlannedCall) -> Iterator[str]:
         """Yield the real paths that a call is known to write; a command may write others that nobody can foresee."""
         effects = list(plan.effects)
-        for command in _commands_of(plan):
-            effects += self._command_policy().effects_of(command)
+        for _, analysis in self.analyses(plan):
+            effects += analysis.effects
         for effect in effects:
             if isinstance(effect, Writes):
                 yield self._paths.resolve(effect.path).real
@@ -260,11 +254,11 @@ class Policy:
     def _judge_effects(self, context: DecisionContext) -> Iterator[Finding]:
         effects = context.plan.effects
         judged: set[Effect] = set()
-        for command in _commands_of(context.plan):
+        for command, analysis in self.analyses(context.plan):
             # The parts of a command may be declared beside it; they are judged with the whole.
             if not any(isinstance(effect, Runs) and effect.command == command for effect in judged):
-                yield from self._command_policy().judge(command, context)
-            judged.update(self._command_policy().effects_of(command))
+                yield from self._command_policy().judge(command, analysis, context)
+            judged.update(analysis.effects)
         for effect in effects:
             if effect in judged:
                 continue
@@ -308,20 +302,11 @@ def _blanket_reason(plan: PlannedCall, risk: CallRisk, rule: Rule | None, vouchi
     """Find what allows a call as a whole, if anything does."""
     if rule is not None:
         return rule_reason(rule)
-    if risk.allowed_by is not None and not _commands_of(plan):
+    if risk.allowed_by is not None and not any(isinstance(effect, Runs) for effect in plan.effects):
         return _settings_finding("allow", f"allow {plan.tool.name} with {risk.allowed_by}").reason
     if vouching:
         return _opinion_finding(vouching[0], plan).reason
     return Reason("default", "allow", f"{plan.tool.name} is safe") if risk.level == "safe" else None
-
-
-def _commands_of(plan: PlannedCall) -> list[str]:
-    """List the commands a call runs: the one in its input, whole, then what else it declares."""
-    declared = [effect.command for effect in plan.effects if isinstance(effect, Runs)]
-    if not declared:
-        return []
-    command = plan.input.get("command")
-    return list(dict.fromkeys([command, *declared] if isinstance(command, str) else declared))
 
 
 def _suggestions(findings: Sequence[Finding]) -> tuple[str, ...]:
@@ -360,7 +345,5 @@ class RuleMatcher:
         """Return whether the rule matches the call or any part of it."""
         single = self._by_rule.get(rule)
         if single is None:
-            single = self._by_rule[rule] = Policy(
-                RuleSet((rule,)), paths=self._policy.paths, mode="bypassPermissions", analyze=self._policy.analyze
-            )
+            single = self._by_rule[rule] = Policy(RuleSet((rule,)), paths=self._policy.paths, mode="bypassPermissions")
         return any(reason.rule == rule.text for reason in single.decide(plan).reasons)

@@ -66,15 +66,11 @@ def explain(policy: Policy, plan: PlannedCall, opinions: Sequence[Opinion] = ())
     """Decide about a call without running it, and list every simple command found in it."""
     parts: list[ExplainedPart] = []
     problems: list[str] = []
-    for effect in plan.effects:
-        if isinstance(effect, Runs):
-            analysis = policy.analyze(effect.command)
-            problems += analysis.problems
-            for part in analysis.parts:
-                effects = tuple(_describe_effect(one) for one in part.effects if not isinstance(one, Runs))
-                parts.append(
-                    ExplainedPart(part.text, part.program, effects, part.read_only, part.why, tuple(part.wrappers))
-                )
+    for _, analysis in policy.analyses(plan):
+        problems += analysis.problems
+        for part in analysis.parts:
+            effects = tuple(_describe_effect(one) for one in part.effects if not isinstance(one, Runs))
+            parts.append(ExplainedPart(part.text, part.program, effects, part.read_only, part.why, part.wrappers))
     effects = tuple(_describe_effect(effect) for effect in plan.effects)
     return Explanation(plan.tool.name, policy.decide(plan, opinions), effects, tuple(parts), tuple(problems))
 

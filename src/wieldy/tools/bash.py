@@ -75,13 +75,11 @@ class Bash(Tool):
 
     def effects(self, input: Mapping[str, Any], workspace: Workspace) -> Effects:
         """What a read-only command reads; for any other command only that it runs."""
-        analysis = _analysis(input["command"], workspace)
-        unsandboxed = _reason_to_leave(input, workspace)
-        if analysis.verdict != "read_only":
-            return (Runs(input["command"], unsandboxed=unsandboxed),)
-        # The parts are judged with the command: declared again, each would be analyzed twice.
-        others = [effect for effect in analysis.effects if not isinstance(effect, Runs)]
-        return (Runs(input["command"], contained=True, unsandboxed=unsandboxed), *others)
+        analysis = _analyze(input["command"], workspace.cwd, workspace)
+        contained = analysis.verdict == "read_only"
+        runs = Runs(input["command"], contained, _reason_to_leave(input, workspace), analysis)
+        # The parts are judged with the command.
+        return (runs, *(one for one in analysis.effects if not isinstance(one, Runs))) if contained else (runs,)
 
     def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
         """Not for a read-only command."""
@@ -110,39 +108,21 @@ class Bash(Tool):
 
     async def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
         """Run the command; yields progress, then the result."""
-        from wieldy.shell.running.session import ensure_working_directory
-
-        workspace, command = ctx.workspace, args["command"]
-        notice = await look(workspace.files, ensure_working_directory, workspace)
-        notices = [notice] if notice else []
-        cwd = workspace.cwd
-        analysis = _analysis(command, workspace)
-        confine, sandbox_notice = await _confinement(args, analysis, ctx)
-        notices += [sandbox_notice] if sandbox_notice else []
-        neutral_env = await _neutral_environment(analysis, workspace)
-        read_only = analysis.verdict == "read_only"
+        workspace = ctx.workspace
+        launch = await _prepare(args, ctx)
         if args.get("run_in_background"):
-            _background(workspace).require_room()
-            shell = await _start(workspace, command, cwd, neutral_env, confine)
-            background = _background(workspace).adopt(shell, command)
-            if not read_only and _undo_is_on(workspace):
-                notices.append(await _record_background(ctx))
-            yield _started_output(background, notices)
+            yield await _start_in_background(launch, ctx)
             return
-        if workspace.backend is not None and not read_only and _undo_is_on(workspace):
-            notices.append(await _record_unwatched_backend(ctx))
-        snapshot = None if read_only else await _take_snapshot(analysis, ctx)
-        keeps_directory = read_only and all(part.program != "cd" for part in analysis.parts)
+        snapshot = launch.snapshot
         try:
-            shell = await _start(workspace, command, cwd, neutral_env, confine, keeps_directory=keeps_directory)
+            shell = await _start(launch, workspace)
         except BaseException:
             if snapshot:
                 await snapshot.record_changes()
             raise
-        timeout = _timeout_ms(args.get("timeout"), workspace) / 1000
-        run = ForegroundRun(shell, command, timeout, cwd, tuple(notices), confine)
+        run = ForegroundRun(shell, launch, _timeout_ms(args.get("timeout"), workspace) / 1000)
         try:
-            while progress := await shell.next_progress(shell.started + timeout):
+            while progress := await shell.next_progress(shell.started + run.timeout):
                 yield Progress(
                     f"{progress.seconds:.0f} s, {progress.bytes} bytes\n{progress.last_lines}".rstrip(),
                     {"seconds": progress.seconds, "bytes": progress.bytes, "lastLines": progress.last_lines},
@@ -160,33 +140,68 @@ class Bash(Tool):
 bash = Bash()
 
 
-async def _start(
-    workspace: Workspace,
-    command: str,
-    cwd: str,
-    extra_env: Mapping[str, str],
-    confine: Confinement | None,
-    *,
-    keeps_directory: bool = False,
-) -> Shell:
+class Launch(Struct, frozen=True):
+    """A command that is ready to start: where, how confined, with which variables, and what its result will say."""
+
+    command: str
+    cwd: str
+    analysis: Analysis
+    confine: Confinement | None
+    env: Mapping[str, str]
+    notices: tuple[str, ...]
+    snapshot: CommandSnapshot | None = None
+
+
+async def _prepare(args: Mapping[str, Any], ctx: ToolContext) -> Launch:
+    """Confine a command, neutralize its environment and, in the foreground, look at what it may write."""
+    from wieldy.shell.running.session import ensure_working_directory
+
+    workspace, command = ctx.workspace, args["command"]
+    analysis = _analysis(command, ctx)
+    folder_notice = await look(workspace.files, ensure_working_directory, workspace)
+    confine, sandbox_notice = await _confinement(args, analysis, ctx)
+    notices = [notice for notice in (folder_notice, sandbox_notice) if notice]
+    env = await _neutral_environment(analysis, workspace)
+    snapshot = None
+    if not args.get("run_in_background") and analysis.verdict != "read_only" and _undo_is_on(workspace):
+        if workspace.backend is not None:
+            notices.append(await _record_unwatched_backend(ctx))
+        else:
+            snapshot = await _take_snapshot(analysis, ctx)
+    return Launch(command, workspace.cwd, analysis, confine, env, tuple(notices), snapshot)
+
+
+async def _start(launch: Launch, workspace: Workspace, *, keeps_directory: bool | None = None) -> Shell:
     """Start a command on this machine or on the backend."""
+    if keeps_directory is None:
+        parts = launch.analysis.parts
+        keeps_directory = launch.analysis.verdict == "read_only" and all(part.program != "cd" for part in parts)
     shells = workspace.services.shells
+    command, cwd, env = launch.command, launch.cwd, launch.env
     if workspace.backend is None:
-        return shells.start(command, cwd=cwd, extra_env=extra_env, confine=confine, keeps_directory=keeps_directory)
+        return shells.start(command, cwd=cwd, extra_env=env, confine=launch.confine, keeps_directory=keeps_directory)
     return await shells.start_remote(
-        workspace.backend, command, cwd=cwd, extra_env=extra_env, keeps_directory=keeps_directory
+        workspace.backend, command, cwd=cwd, extra_env=env, keeps_directory=keeps_directory
     )
+
+
+async def _start_in_background(launch: Launch, ctx: ToolContext) -> Output:
+    workspace = ctx.workspace
+    _background(workspace).require_room()
+    shell = await _start(launch, workspace, keeps_directory=False)
+    background = _background(workspace).adopt(shell, launch.command)
+    notices = list(launch.notices)
+    if launch.analysis.verdict != "read_only" and _undo_is_on(workspace):
+        notices.append(await _record_background(ctx))
+    return _started_output(background, notices)
 
 
 class ForegroundRun(Struct, frozen=True):
     """A command in the foreground, and what its result depends on."""
 
     shell: Shell
-    command: str
+    launch: Launch
     timeout: float
-    cwd: str
-    notices: tuple[str, ...]
-    confine: Confinement | None
 
 
 async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
@@ -199,22 +214,24 @@ async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
     if shell.exit.done():
         result = await collect_result(shell)
     elif workspace.setting("bash.backgroundOnTimeout"):
-        return _moved_to_background(_background(workspace).adopt(shell, run.command, position=shell.capture.total), run)
+        return _moved_to_background(
+            _background(workspace).adopt(shell, run.launch.command, position=shell.capture.total), run
+        )
     else:
         result = await stop_and_collect(shell, "timed out")
-    meaning = explain_exit_code(run.command, result.code) if result.code is not None else None
-    notices = [*run.notices, *end_notes(result, meaning, run.timeout, run.command)]
-    notices += await in_thread(workspace.services.sandbox.quarantine_repositories, run.confine)
-    if run.confine:
+    meaning = explain_exit_code(run.launch.command, result.code) if result.code is not None else None
+    notices = [*run.launch.notices, *end_notes(result, meaning, run.timeout, run.launch.command)]
+    notices += await in_thread(workspace.services.sandbox.quarantine_repositories, run.launch.confine)
+    if run.launch.confine:
         is_failure = meaning is None or meaning.is_error
-        notices += _sandbox_notes(run.command, result, workspace, is_answer=not is_failure and result.code != 0)
-    if notice := await look(workspace.files, update_working_directory, workspace, run.cwd, result.directory):
+        notices += _sandbox_notes(run.launch, result, workspace, is_answer=not is_failure and result.code != 0)
+    if notice := await look(workspace.files, update_working_directory, workspace, run.launch.cwd, result.directory):
         notices.append(notice)
     task = None
     if result.leftovers and not shell.reader.eof.done() and result.reason == "exited":
-        task = _background(workspace).adopt(shell, run.command, position=result.total_bytes).id
+        task = _background(workspace).adopt(shell, run.launch.command, position=result.total_bytes).id
     notices += leftover_notes(result, task)
-    notices += hidden_variable_notes(workspace.services.shells.hidden_variables, run.command, result.text)
+    notices += hidden_variable_notes(workspace.services.shells.hidden_variables, run.launch.command, result.text)
     return _result_output(result, notices, meaning is None or meaning.is_error, workspace, task)
 
 
@@ -222,8 +239,8 @@ async def _interrupt(run: ForegroundRun, workspace: Workspace) -> Output:
     from wieldy.shell.running.shell import stop_and_collect
 
     result = await stop_and_collect(run.shell, "interrupted")
-    notices = [*run.notices, "interrupted: the command and everything it had started were ended"]
-    notices += await in_thread(workspace.services.sandbox.quarantine_repositories, run.confine)
+    notices = [*run.launch.notices, "interrupted: the command and everything it had started were ended"]
+    notices += await in_thread(workspace.services.sandbox.quarantine_repositories, run.launch.confine)
     return _result_output(result, notices, True, workspace)
 
 
@@ -255,7 +272,7 @@ def _moved_to_background(background: BackgroundShell, run: ForegroundRun) -> Out
         f"still running after {run.timeout:g} s; it goes on in the background as {background.id}. "
         "Read on with BashOutput, end it with KillShell"
     )
-    text = "\n".join((stdout, *(f"[{notice}]" for notice in (*run.notices, note)))).strip("\n")
+    text = "\n".join((stdout, *(f"[{notice}]" for notice in (*run.launch.notices, note)))).strip("\n")
     data = {"output": stdout, "stdout": stdout, "stderr": None, "exitCode": None, "timedOut": True}
     return Output(text, {**data, "backgroundTaskId": background.id, "pid": background.pid})
 
@@ -322,11 +339,11 @@ async def _guarded_files(analysis: Analysis, ctx: ToolContext) -> tuple[tuple[st
     return files.hidden, files.read_only
 
 
-def _sandbox_notes(command: str, result: CommandResult, workspace: Workspace, *, is_answer: bool) -> list[str]:
+def _sandbox_notes(launch: Launch, result: CommandResult, workspace: Workspace, *, is_answer: bool) -> list[str]:
     """What the sandbox kept a command from, and how to go on. `is_answer`: its exit code is an answer, not a failure."""
     from wieldy.shell.sandbox.sandbox import blocked_note, find_blocked, hidden_processes_note
 
-    analysis = _analysis(command, workspace)
+    command, analysis = launch.command, launch.analysis
     sandbox = workspace.services.sandbox
     may_leave = workspace.setting("sandbox.allowUnsandboxed")
     programs = [part.program for part in analysis.parts if part.program]
@@ -342,10 +359,18 @@ def _sandbox_notes(command: str, result: CommandResult, workspace: Workspace, *,
     return [blocked_note(what, may_leave=may_leave)]
 
 
-def _analysis(command: str, workspace: Workspace) -> Analysis:
+def _analyze(command: str, cwd: str, workspace: Workspace) -> Analysis:
     from wieldy.shell.policy.analysis import analyze
 
-    return analyze(command, cwd=workspace.cwd, home=workspace.home or UNKNOWN_HOME, root=workspace.root)
+    return analyze(command, cwd=cwd, home=workspace.home or UNKNOWN_HOME, root=workspace.root)
+
+
+def _analysis(command: str, ctx: ToolContext) -> Analysis:
+    """The analysis that the call was judged by."""
+    for effect in () if ctx.plan is None else ctx.plan.effects:
+        if isinstance(effect, Runs) and effect.command == command and effect.analysis is not None:
+            return effect.analysis
+    return _analyze(command, ctx.cwd, ctx.workspace)
 
 
 async def _neutral_environment(analysis: Analysis, workspace: Workspace) -> dict[str, str]:
@@ -374,11 +399,9 @@ async def _neutral_environment(analysis: Analysis, workspace: Workspace) -> dict
     return variables
 
 
-async def _take_snapshot(analysis: Analysis, ctx: ToolContext) -> CommandSnapshot | None:
-    """Snapshot what the command may write, for undo; None if undo is off."""
+async def _take_snapshot(analysis: Analysis, ctx: ToolContext) -> CommandSnapshot:
+    """Snapshot what the command may write, for undo."""
     workspace = ctx.workspace
-    if not _undo_is_on(workspace) or workspace.backend is not None:
-        return None
     from wieldy.files.journal.command_snapshots import CommandSnapshot
 
     written = tuple(effect.path for effect in analysis.effects if isinstance(effect, Writes))

@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from wieldy.permissions.advisers import CleanTreeAdviser, git_status
 
@@ -26,8 +27,8 @@ def repository(root: str) -> str:
 @pytest.mark.parametrize("change", ["changed", "untracked", "ignored", "staged"])
 async def test_a_tree_with_anything_to_lose_is_not_vouched_for(judge, called, repository: str, change: str) -> None:
     policy = judge(mode="bypassPermissions")
-    adviser = CleanTreeAdviser(policy, lambda: repository)
-    reset = called("Bash", "git reset --hard")
+    adviser = CleanTreeAdviser(policy)
+    reset = replace(called("Bash", "git reset --hard"), cwd=repository)
     clean = await adviser.advise(reset)
     assert policy.decide(reset, clean.opinions).behavior == "allow"
     if change == "ignored":
@@ -55,12 +56,12 @@ async def test_a_tree_with_anything_to_lose_is_not_vouched_for(judge, called, re
     ],
 )
 async def test_only_a_lone_command_on_this_tree_is_looked_into(judge, called, repository: str, command: str) -> None:
-    assert (await CleanTreeAdviser(judge(), lambda: repository).advise(called("Bash", command))).opinions == ()
+    assert (await CleanTreeAdviser(judge()).advise(replace(called("Bash", command), cwd=repository))).opinions == ()
 
 
 @pytest.mark.asyncio
 async def test_where_git_cannot_say_nothing_is_vouched_for(judge, called, root: str) -> None:
     assert await git_status(root) is None
     assert await git_status(f"{root}/missing") is None
-    advice = await CleanTreeAdviser(judge(), lambda: root).advise(called("Bash", "git reset --hard"))
+    advice = await CleanTreeAdviser(judge()).advise(replace(called("Bash", "git reset --hard"), cwd=root))
     assert advice.opinions == ()
