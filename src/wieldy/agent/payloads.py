@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,28 +11,36 @@ from wieldy.core.state_dirs import make_private_folder, open_private
 
 PAYLOAD_CHARS = 65_536  # longer strings are kept in files of their own
 PAYLOAD_LOST = "(this part of the transcript is lost)"
+REFERENCE = "$payload"
+
+_ESCAPED = re.compile(r"\$+payload")
 
 
 class PayloadStore:
-    """Keeps the long strings of a session's records in files named by their hash."""
+    """Keeps the long strings of a session's records in files named by their hash.
+
+    A reference is an object with the one key `$payload`. Data of that form gets another `$` in its key.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "payloads"
         self._unsynced: list[Path] = []
 
     def extract(self, value: Any) -> Any:
-        """Replace long strings in a JSON value by references to files."""
+        """Replace long strings in a JSON value by references to files, and escape what looks like a reference."""
         if isinstance(value, str):
             return self._store(value) if len(value) > PAYLOAD_CHARS else value
         if isinstance(value, dict):
+            if (key := _reference_key(value)) is not None:
+                return {f"${key}": self.extract(value[key])}
             return {key: self.extract(item) for key, item in value.items()}
         return [self.extract(item) for item in value] if isinstance(value, list | tuple) else value
 
     def restore(self, value: Any) -> Any:
         """Replace references by the strings."""
         if isinstance(value, dict):
-            if value.keys() == {"$payload"}:
-                return self._load(str(value["$payload"]))
+            if (key := _reference_key(value)) is not None:
+                return self._load(str(value[key])) if key == REFERENCE else {key[1:]: self.restore(value[key])}
             return {key: self.restore(item) for key, item in value.items()}
         return [self.restore(item) for item in value] if isinstance(value, list) else value
 
@@ -58,7 +67,7 @@ class PayloadStore:
                 file.write(data)
             temporary.replace(path)
             self._unsynced.append(path)
-        return {"$payload": name}
+        return {REFERENCE: name}
 
     def _load(self, name: str) -> str:
         if not name.isalnum():
@@ -68,6 +77,19 @@ class PayloadStore:
         except OSError:
             return PAYLOAD_LOST
         return data.decode("utf-8", "replace") if _hash_name(data) == name else PAYLOAD_LOST
+
+
+def may_hold_reference(line: bytes) -> bool:
+    """Whether an encoded record may hold a reference, or data that looks like one."""
+    return b'$payload"' in line
+
+
+def _reference_key(value: dict[str, Any]) -> str | None:
+    """The key of an object that is a reference, or looks like one."""
+    if len(value) != 1:
+        return None
+    [key] = value
+    return key if isinstance(key, str) and _ESCAPED.fullmatch(key) else None
 
 
 def _hash_name(data: bytes) -> str:

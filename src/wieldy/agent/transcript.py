@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from wieldy.agent.background_fsync import BackgroundFsync
-from wieldy.agent.payloads import PAYLOAD_CHARS, PayloadStore
+from wieldy.agent.payloads import PAYLOAD_CHARS, PayloadStore, may_hold_reference
 from wieldy.agent.records import (
     AssistantBlock,
     AssistantMessageEnded,
@@ -108,7 +108,7 @@ class Transcript:
         assert self._fsyncs is not None
         try:
             line = encode_record(record) + b"\n"
-            if len(line) > PAYLOAD_CHARS:
+            if len(line) > PAYLOAD_CHARS or may_hold_reference(line):
                 line = encode_record(payloads.extract(msgspec.to_builtins(record))) + b"\n"
             _write_all(self._file, b"\n" + line if self._is_torn else line)
         except OSError as error:
@@ -188,7 +188,7 @@ def records(folder: Path) -> Iterator[TranscriptRecord]:
     """The records of a session in order. Torn lines and records of unknown type are skipped. Raises `SessionError`."""
     payloads = PayloadStore(folder)
     for line in _lines(folder):
-        if b'"$payload"' in line:
+        if may_hold_reference(line):
             record = next((convert_record(payloads.restore(data)) for data in _decode((line,))), None)
         else:
             record = decode_record(line)

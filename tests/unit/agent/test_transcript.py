@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from wieldy.agent.payloads import PAYLOAD_CHARS, PAYLOAD_LOST
-from wieldy.agent.records import AssistantMessageEnded, ToolResultRecord, TranscriptRecord, UserMessage
+from wieldy.agent.records import AssistantBlock, AssistantMessageEnded, ToolResultRecord, TranscriptRecord, UserMessage
 from wieldy.agent.transcript import NAME, Transcript, raw_records, records
 from wieldy.core.errors import SessionError
 
@@ -202,3 +202,17 @@ async def test_a_payload_that_is_not_what_its_name_says_is_lost(tmp_path):
     (payload,) = (tmp_path / "payloads").iterdir()
     payload.write_bytes(b"")
     assert notes(tmp_path) == [{"x": PAYLOAD_LOST}]
+
+
+@pytest.mark.parametrize("padding", [0, 2 * PAYLOAD_CHARS])
+@pytest.mark.parametrize("key", ["$payload", "$$payload", "$$$payload", "payload", "$payloads"])
+@pytest.mark.asyncio
+async def test_data_that_looks_like_a_reference_to_a_payload_comes_back_as_it_was(tmp_path, key, padding):
+    data = {"input": {key: "x" * 32}, "list": [{key: {key: 1}}], "two": {key: 1, "b": 2}, "long": "y" * padding}
+    await written(tmp_path, data, key)
+    assert notes(tmp_path) == [data, key]
+    call = {"type": "tool_use", "id": "c", "name": "t", "input": {key: "abc"}}
+    log = Transcript(tmp_path / "typed")
+    log.append(AssistantBlock(call))
+    await log.aclose()
+    assert list(records(tmp_path / "typed")) == [AssistantBlock(call)]
