@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 from wieldy.core.errors import SessionError
+from wieldy.core.threads import in_thread
+from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS
+from wieldy.engine.results import Spill, clean
 from wieldy.hooks.dispatch import Hooks
 
 MAX_CONTINUATIONS = 10  # times in a row that stop hooks may make the model go on
@@ -30,7 +34,9 @@ class SessionHooks:
             return ()
         from wieldy.hooks.events import SessionStart
 
-        return (await self.hooks.fire(SessionStart(**self._fields(), source=source, model=model))).context
+        return await self._limit(
+            (await self.hooks.fire(SessionStart(**self._fields(), source=source, model=model))).context
+        )
 
     async def on_prompt(self, prompt: str) -> tuple[str, ...]:
         """Fire UserPromptSubmit; returns context for the model. Raises `PromptBlocked`."""
@@ -43,7 +49,7 @@ class SessionHooks:
         reply = await self.hooks.fire(UserPromptSubmit(**self._fields(), prompt=prompt))
         if reply.blocked is not None:
             raise PromptBlocked(f"a hook blocked the prompt: {reply.blocked}")
-        return reply.context
+        return await self._limit(reply.context)
 
     async def on_stop(self, last_text: str) -> str | None:
         """Fire Stop; returns why the model must go on, or None."""
@@ -101,6 +107,14 @@ class SessionHooks:
         self._continuations += 1
         return reply.blocked
 
+    async def _limit(self, context: tuple[str, ...]) -> tuple[str, ...]:
+        """What hooks add for the model, cut and kept in a file like a result where it is too long."""
+        if sum(map(len, context)) <= DEFAULT_MAX_RESULT_CHARS:
+            return tuple(map(clean, context))
+        spill = Spill(Path(self._fields()["transcript_path"]).parent / "tool-results")
+        text = await in_thread(lambda: spill.save("hook", clean("\n".join(context)), DEFAULT_MAX_RESULT_CHARS))
+        return (f"From a hook: {text}",)
+
     def _fields(self) -> dict[str, Any]:
         return self.hooks.common_fields()
 
@@ -118,7 +132,7 @@ class SubagentHooks(SessionHooks):
             return ()
         from wieldy.hooks.events import SubagentStart
 
-        return (await self.hooks.fire(SubagentStart(**self._fields()))).context
+        return await self._limit((await self.hooks.fire(SubagentStart(**self._fields()))).context)
 
     async def on_prompt(self, prompt: str) -> tuple[str, ...]:
         """Fire nothing."""

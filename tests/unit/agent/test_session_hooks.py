@@ -62,6 +62,21 @@ async def test_what_hooks_add_is_told_to_the_model(make_session):
     assert said == ["hi", "it is raining", "be kind"]
 
 
+@pytest.mark.parametrize("event", ["UserPromptSubmit", "SessionStart"])
+@pytest.mark.asyncio
+async def test_what_a_hook_adds_is_bounded_like_a_result(make_session, event):
+    page = "a line\n" * 100_000
+    told = Told(**{event: {"hookSpecificOutput": {"hookEventName": event, "additionalContext": page}}})
+    model = Script([[{"text": "x"}]])
+    async with make_session(model, hooks=told.hooks(event)) as session:
+        await session.ask("hi")
+    said = [block["text"] for block in model.requests[0].messages[0].content]
+    assert sum(map(len, said)) < 60_000
+    (saved,) = (session.box.workspace.session_dir / "tool-results").iterdir()
+    assert saved.read_text() == page
+    assert str(saved) in said[1]
+
+
 @pytest.mark.asyncio
 async def test_a_blocked_prompt_is_never_sent(make_session):
     told = Told(UserPromptSubmit={"decision": "block", "reason": "no secrets"})
