@@ -20,7 +20,7 @@ from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Compacted, Notice
-from wieldy.core.messages import ContentBlock, History, Message
+from wieldy.core.messages import THINKING_TYPES, ContentBlock, History, Message
 from wieldy.core.provider import Provider, ProviderFailure, Request, Usage
 from wieldy.core.state_dirs import make_private_folder, open_private
 from wieldy.core.threads import in_thread
@@ -36,7 +36,6 @@ KEEP_MESSAGES = 6  # the results of these last messages are not shortened
 SHORT_RESULT_CHARS = 400  # shorter results are not worth a placeholder
 MAX_BLOCK_CHARS = 4_000
 MEDIA_TYPES = frozenset({"image", "document"})
-THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
 
 SUMMARY_PROMPT = (
     "You sum up a conversation between a user and a coding agent, so that the agent can go on with nothing else to read. "

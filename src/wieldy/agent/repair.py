@@ -11,15 +11,13 @@ from functools import lru_cache
 from operator import is_
 from typing import Any
 
-from wieldy.core.messages import ContentBlock, History, Message, Role
+from wieldy.core.messages import NO_TEXT, THINKING_TYPES, ContentBlock, History, Message, Role
 from wieldy.engine.results import clean
 
 INTERRUPTED = "interrupted: this call has no result"
 EMPTY = "(no output)"
-NO_TEXT = "(nothing)"
 MAX_IMAGE_CHARS = 5 * 1024 * 1024
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
 FORBIDDEN_TYPES: Mapping[Role, frozenset[str]] = {
     "user": frozenset({"tool_use", "thinking", "redacted_thinking", "server_tool_use"}),
     "assistant": frozenset({"tool_result", "image", "document"}),

@@ -10,6 +10,9 @@ from msgspec import Struct, field
 Role: TypeAlias = Literal["user", "assistant"]
 ContentBlock: TypeAlias = Mapping[str, Any]
 
+THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
+NO_TEXT = "(nothing)"  # what a message says that must not be empty
+
 
 class Message(Struct, frozen=True, eq=False):
     """One message. The blocks of a model are kept verbatim: never edited, reordered or merged."""

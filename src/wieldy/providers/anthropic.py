@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from wieldy.core.messages import ContentBlock, Message, encode_messages
+from wieldy.core.messages import NO_TEXT, THINKING_TYPES, ContentBlock, Message, encode_messages
 from wieldy.core.provider import (
     BlockDelta,
     BlockEnded,
@@ -147,8 +147,14 @@ def _encode_cached(message: Message) -> bytes:
 
 
 def _content(message: Message) -> list[ContentBlock]:
-    """The blocks as this API accepts them: ids of other providers made legal, what only they understand left out."""
-    return [_block(block) for block in message.content if not _is_foreign(block)]
+    """The blocks as this API accepts them: ids of other providers made legal, what only they understand left out.
+
+    A message of which nothing but thoughts would be left says that it has nothing: no API takes an empty one.
+    """
+    content = [_block(block) for block in message.content if not _is_foreign(block)]
+    if len(content) < len(message.content) and all(block["type"] in THINKING_TYPES for block in content):
+        content.append({"type": "text", "text": NO_TEXT})
+    return content
 
 
 def _is_foreign(block: ContentBlock) -> bool:

@@ -82,6 +82,25 @@ def test_thoughts_nobody_signed_are_not_shown_to_the_messages_api():
 
 
 @pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "response_item", "item": {"type": "compaction", "id": "c"}},
+        {"type": "thinking", "thinking": "hm", "item": {"type": "reasoning", "id": "r", "summary": []}},
+        {"type": "thinking", "thinking": "hm"},
+    ],
+)
+def test_a_message_of_nothing_but_items_of_another_api_is_never_sent_empty(block):
+    for content in ((block,), (block, {"type": "redacted_thinking", "data": "x"})):
+        history = Message.user("x"), Message("assistant", content), Message.user("y")
+        body = json.loads(anthropic.encode_request(request(*history), "m"))
+        assert body["messages"][1]["content"][-1] == {"type": "text", "text": "(nothing)"}
+        for item in json.loads(responses.encode_request(request(*history), "m"))["input"]:
+            assert item.get("content", "x")
+        for message in json.loads(openai.encode_request(request(*history), "m"))["messages"]:
+            assert message["content"]
+
+
+@pytest.mark.parametrize(
     ("model", "budget", "thinking"),
     [
         ("claude-sonnet-4-5", None, None),
