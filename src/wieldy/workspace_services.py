@@ -142,6 +142,10 @@ class WorkspaceServices:
             value: T = self.__dict__[name]
             return value
 
+    def existing(self, name: str) -> Any:
+        """A service of this conversation that was made already; else None."""
+        return self.__dict__.get(name) if name in self._made else None
+
     async def aclose(self) -> None:
         """Close the services that were made here and can be closed, newest first. Raises the first failure at the end."""
         failure: Exception | None = None

@@ -13,6 +13,7 @@ from msgspec import Struct
 from wieldy.agent.model_turn import ModelTurn, TurnResult
 from wieldy.agent.prompts import SteeringQueue, prompt_text
 from wieldy.agent.records import ModelChanged, UserMessage
+from wieldy.agent.seen_files import describe_changes, restore, take_record
 from wieldy.agent.session_hooks import PromptBlocked, SessionHooks
 from wieldy.agent.system_prompt import ROLE, InstructionScope, environment, instructions, system_prompt
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
@@ -217,6 +218,7 @@ class AgentLoop:
         self._limits = limits
         self._cost_before = transcript.conversation.cost
         self._model_turn = ModelTurn(box, provider, transcript)
+        restore(box.workspace, transcript.conversation.seen.values())
         self._compactor: Compactor | None = None
         self._next_provider: tuple[Provider, ModelChanged] | None = None
 
@@ -226,9 +228,19 @@ class AgentLoop:
         Raises `Aborted`, `ProviderFailure` or `SessionError`.
         """
         self._model_turn.loop_breaker.reset()
-        context = (*context, *await self.hooks.on_prompt(prompt_text(content)))
-        self.transcript.append(UserMessage([*content, *map(_text_block, context)], at=time.time()))
+        context = (*context, *await self._prompt_context(content))
+        self._record_prompt(UserMessage([*content, *map(_text_block, context)], at=time.time()))
         return await self._run_turns(abort)
+
+    async def _prompt_context(self, content: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+        """What is added to a message of the person: by hooks, and about files that have changed. Raises `PromptBlocked`."""
+        added = await self.hooks.on_prompt(prompt_text(content))
+        return (*added, *await describe_changes(self.box.workspace))
+
+    def _record_prompt(self, message: UserMessage) -> None:
+        self.transcript.append(message)
+        if (seen := take_record(self.box.workspace)) is not None:
+            self.transcript.append(seen)
 
     async def resume(self, context: Sequence[str], abort: Abort) -> RunEnd:
         """Run the calls that waited for answers, then turns until the end. `context` from hooks comes after their results.
@@ -371,11 +383,11 @@ class AgentLoop:
         was_sent = False
         for content in self._steering.take():
             try:
-                context = await self.hooks.on_prompt(prompt_text(content))
+                context = await self._prompt_context(content)
             except PromptBlocked as blocked:
                 self.box.events.emit(Notice(text=f"{blocked}; it was not sent: {prompt_text(content)}"))
                 continue
-            self.transcript.append(UserMessage([*content, *map(_text_block, context)]))
+            self._record_prompt(UserMessage([*content, *map(_text_block, context)]))
             self.box.events.emit(Steered(text=prompt_text(content)))
             was_sent = True
         return was_sent

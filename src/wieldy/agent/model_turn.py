@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from wieldy.agent.records import AssistantBlock, AssistantMessageEnded, CallsWaiting, MessageDiscarded, ToolResultRecord
+from wieldy.agent.seen_files import take_record
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
@@ -36,7 +37,6 @@ from wieldy.core.provider import (
     Request,
     Usage,
 )
-from wieldy.engine.events import Events
 from wieldy.engine.loop_breaker import LoopBreaker
 from wieldy.engine.streamed_message import StreamedMessage, join_texts
 from wieldy.engine.supervise import Aborted
@@ -118,7 +118,7 @@ class ModelTurn:
         failure: ProviderFailure | None = None
         interrupted = False
         async with self.box.turn(flush=self.transcript.flush, loop_breaker=self.loop_breaker) as turn:
-            attempt = TurnAttempt(turn, self.transcript, self.box.events)
+            attempt = TurnAttempt(turn, self.transcript, self.box)
             message = attempt.message
             try:
                 await _run_until(abort, attempt.receive(self.provider, request))
@@ -145,7 +145,7 @@ class ModelTurn:
     async def run_calls(self, calls: Sequence[ToolCall], abort: Abort) -> TurnResult:
         """Run calls of an earlier message, whose questions have been answered."""
         async with self.box.turn(flush=self.transcript.flush, loop_breaker=self.loop_breaker) as turn:
-            attempt = TurnAttempt(turn, self.transcript, self.box.events)
+            attempt = TurnAttempt(turn, self.transcript, self.box)
             for call in calls:
                 attempt.submit(call)
             results = await turn.results()
@@ -196,11 +196,12 @@ class ModelTurn:
 class TurnAttempt:
     """Joins a streamed message, the turn its calls run in, and the transcript. Blocks and results are recorded once."""
 
-    def __init__(self, turn: CallTurn, transcript: Transcript, events: Events) -> None:
+    def __init__(self, turn: CallTurn, transcript: Transcript, box: ToolboxProtocol) -> None:
         self.message = StreamedMessage(transcript.conversation.ids)
         self._turn = turn
         self._transcript = transcript
-        self._events = events
+        self._workspace = box.workspace
+        self._events = box.events
         self._recorded_blocks = 0
         self._recorded_results: set[str] = set()
 
@@ -250,13 +251,15 @@ class TurnAttempt:
         self.finish_interrupted()
 
     def record_results(self, results: Sequence[ToolResult]) -> None:
-        """Record the results that are not recorded yet."""
+        """Record the results that are not recorded yet, and what the model knows of files by them."""
         for result in results:
             if result.call_id not in self._recorded_results and not isinstance(result.outcome, Waiting):
                 stage = result.outcome.stage if isinstance(result.outcome, Refused) else None
                 person = result.person_text if isinstance(result.outcome, Refused | Failed) else ""
                 self._transcript.append(ToolResultRecord(result.as_wire(), stage, person))
                 self._recorded_results.add(result.call_id)
+        if (seen := take_record(self._workspace)) is not None:
+            self._transcript.append(seen)
 
     def submit(self, call: ToolCall) -> None:
         """Start a call; its result is recorded as soon as it is there."""

@@ -77,6 +77,28 @@ class ToolResultRecord(TranscriptRecord, frozen=True, tag="result"):
     person: str = ""
 
 
+class SeenFile(Struct, frozen=True, omit_defaults=True):
+    """A file as the model knows it: its content by digest, the lines shown; `forgotten` if it is no longer known."""
+
+    path: str
+    forgotten: bool = False
+    stamp: tuple[int, int, int, int] = (0, 0, 0, 0)
+    seen_at: int = 0
+    size: int = 0
+    digest: bytes | None = None
+    lines: list[tuple[int, int]] = []
+    whole: bool = False
+    written_by_us: bool = False
+    encoding: dict[str, Any] | None = None
+    told: tuple[int, int, int, int] | None = None
+
+
+class FilesSeen(TranscriptRecord, frozen=True, tag="seen"):
+    """What the model knows of files since the last such record."""
+
+    files: list[SeenFile]
+
+
 class ToolsActivated(TranscriptRecord, frozen=True, tag="activated"):
     """Deferred tools that the model has loaded."""
 
@@ -221,6 +243,7 @@ AnyRecord: TypeAlias = (
     | AssistantMessageEnded
     | MessageDiscarded
     | ToolResultRecord
+    | FilesSeen
     | ToolsActivated
     | HistoryReplaced
     | ResultsShortened

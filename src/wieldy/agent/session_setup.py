@@ -14,6 +14,7 @@ from wieldy.agent.prompts import SteeringQueue
 from wieldy.agent.records import (
     VERSION,
     CallsWaiting,
+    FilesSeen,
     HistoryReplaced,
     ModelChanged,
     SessionHeader,
@@ -167,9 +168,11 @@ class SessionSetup:
         conversation, record = self._transcript.conversation, self._transcript.append
         waiting, questions, results = conversation.waiting, conversation.open_questions(), list(conversation.results)
         delegated, agents = sorted(conversation.delegated), list(conversation.agents.values())
-        waiting_agents = set(conversation.waiting_agents)
+        waiting_agents, seen = set(conversation.waiting_agents), list(conversation.seen.values())
         messages = [message.as_dict() for message in (conversation.messages if waiting else conversation.settle())]
         record(HistoryReplaced(messages, "fork", ids=sorted(conversation.ids), prompts=[]))
+        if seen:
+            record(FilesSeen(seen))
         for block in results if waiting else ():
             record(ToolResultRecord(dict(block)))
         for call in delegated:

@@ -22,6 +22,7 @@ from wieldy.agent.records import (
     AssistantBlock,
     AssistantMessageEnded,
     CallsWaiting,
+    FilesSeen,
     HistoryReplaced,
     MediaWithheld,
     MessageDiscarded,
@@ -29,6 +30,7 @@ from wieldy.agent.records import (
     QuestionDeferred,
     QuestionSettled,
     ResultsShortened,
+    SeenFile,
     SentPrompt,
     SessionHeader,
     SideRequestMade,
@@ -307,7 +309,8 @@ class Conversation:
     `prompts` are those of the person, also where their messages have been compacted. `waiting` are the ids of calls that have
     not run because questions are answered later, `pending` those questions, of subagents too. `agents` are the subagents that
     have not ended, by the call that started them; `waiting_agents` are the calls of those that wait for answers, `delegated`
-    the calls that the program made itself. `errors` is what a person reads of calls that failed, by call id.
+    the calls that the program made itself. `errors` is what a person reads of calls that failed, by call id. `seen` are the
+    files that the model knows; a compaction does not change them, as it changes no file.
     """
 
     def __init__(self) -> None:
@@ -330,6 +333,7 @@ class Conversation:
         self.waiting_agents: set[str] = set()
         self.delegated: set[str] = set()
         self.errors: dict[str, CallError] = {}
+        self.seen: dict[str, SeenFile] = {}
 
     def apply(self, record: TranscriptRecord) -> None:
         """Fold one record in. Records that are of no concern here are skipped."""
@@ -461,6 +465,13 @@ class Conversation:
             if id in self.agents and not self.agents[id].background:
                 self._forget_agent(id)
 
+    def _on_seen(self, record: FilesSeen) -> None:
+        for file in record.files:
+            if file.forgotten:
+                self.seen.pop(file.path, None)
+            else:
+                self.seen[file.path] = file
+
     def _on_activated(self, record: ToolsActivated) -> None:
         self.activated.update(dict.fromkeys(record.tools))
 
@@ -560,6 +571,7 @@ _HANDLERS: Mapping[type[TranscriptRecord], Callable[[Conversation, Any], None]] 
     AssistantMessageEnded: Conversation._on_message_ended,
     MessageDiscarded: Conversation._on_discarded,
     ToolResultRecord: Conversation._on_result,
+    FilesSeen: Conversation._on_seen,
     SubagentEnded: Conversation._on_subagent_ended,
     QuestionDeferred: Conversation._on_question,
     CallsWaiting: Conversation._on_waiting,

@@ -56,5 +56,5 @@ class SessionUndo:
     def _forget_reads(self, plan: UndoPlan) -> UndoPlan:
         state = self.workspace.services.read_state
         for file in plan.files:
-            state.forget(file.real_path)
+            state.forget(file.real_path, by_undo=True)
         return plan

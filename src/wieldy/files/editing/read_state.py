@@ -7,7 +7,7 @@ import threading
 import time
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b, file_digest
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -21,19 +21,22 @@ if TYPE_CHECKING:
 
 
 LineRange: TypeAlias = tuple[int, int]
+FileStamp: TypeAlias = tuple[int, int, int, int]
 
+GONE: FileStamp = (0, 0, 0, 0)
 MAX_MEMORY = 64 << 20
 LARGEST_KEPT = 16 << 20
 # Two writes this close together may carry the same time stamp, so a stamp this young proves nothing.
 STAMP_GRAIN_NS = 50_000_000
+MAX_COMPARED_FILES = 200
 
 
 class ReadRecord(Struct, frozen=True):
     """One file as the model knows it: the lines shown, or that it is known as a `whole`, and the encoding it was read in.
-    `digest` stands for the content once that is no longer held."""
+    `digest` stands for the content once that is no longer held. `told` is the stamp of a change the model was told of."""
 
     path: str
-    stamp: tuple[int, int, int, int]
+    stamp: FileStamp
     seen_at: int
     size: int
     digest: bytes | None = None
@@ -41,6 +44,7 @@ class ReadRecord(Struct, frozen=True):
     whole: bool = False
     written_by_us: bool = False
     encoding: Encoding | None = None
+    told: FileStamp | None = None
 
     def shows(self, first: int, last: int) -> bool:
         """Whether these lines were shown, in one piece or in adjoining ones."""
@@ -79,6 +83,56 @@ class ReadState:
         self._max_memory = memory
         self._memory = 0
         self._lock = threading.Lock()
+        self._unsaved: dict[str, None] = {}
+        self.undone: dict[str, None] = {}
+        """Files that undo has changed and that were forgotten for that; the model has not been told yet."""
+
+    def take_unsaved(self) -> Iterator[tuple[str, ReadRecord | None]]:
+        """What has changed here since the last time, by the key of each file; None for one that was forgotten."""
+        with self._lock:
+            keys, self._unsaved = self._unsaved, {}
+            for key in keys:
+                known = self._readings.get(key)
+                if known is not None and known.digest is None and key in self._contents:
+                    known = replace(known, digest=digest_of(self._contents[key]))
+                yield key, known
+
+    def restore(self, readings: Iterable[ReadRecord]) -> None:
+        """Take over readings of an earlier process, named by their keys. Newer ones that are here win.
+
+        Whether a file is still the same shows, as always, when it is used: by its digest.
+        """
+        with self._lock:
+            for reading in readings:
+                if reading.path not in self._readings:
+                    self._spellings.setdefault(_fold_case(reading.path), []).append(reading.path)
+                    self._readings[reading.path] = reading
+
+    def find_changed(self) -> list[ReadRecord]:
+        """The readings whose files have changed or gone since, each change once. Only the newest readings are compared."""
+        with self._lock:
+            readings = sorted(self._readings.items(), key=lambda item: -item[1].seen_at)[:MAX_COMPARED_FILES]
+        changed = []
+        for key, known in readings:
+            try:
+                stat: os.stat_result | None = self.files.stat(key)
+            except (FileNotFoundError, NotADirectoryError):
+                stat = None
+            except OSError:
+                continue
+            stamp = GONE if stat is None else _stamp(stat)
+            if stamp in (known.stamp, known.told):
+                continue
+            is_same = stat is not None and self._has_content(key, known, stat)
+            updated = replace(known, stamp=stamp, told=None) if is_same else replace(known, told=stamp)
+            with self._lock:
+                if self._readings.get(key) is not known:
+                    continue  # read or written meanwhile
+                self._readings[key] = updated
+                self._unsaved[key] = None
+            if not is_same:
+                changed.append(updated)
+        return changed
 
     def record_read(
         self,
@@ -114,11 +168,14 @@ class ReadState:
             new = _make_reading(path, data, stat, written_by_us=True, whole=whole)
             self._keep(key, replace(new, encoding=encoding or (known and known.encoding)), data)
 
-    def forget(self, path: str) -> None:
+    def forget(self, path: str, *, by_undo: bool = False) -> None:
         """Drop what is known of a file that is gone or no longer the same."""
         with self._lock:
             key = self._key(path)
             if self._readings.pop(key, None) is not None:
+                if by_undo:
+                    self.undone[key] = None
+                self._unsaved[key] = None
                 self._spellings[_fold_case(key)].remove(key)
                 self._drop_content(key)
 
@@ -155,12 +212,20 @@ class ReadState:
             content_known = content is not None or known.digest is not None
             if known.stamp == _stamp(stat) and (not content_known or stat.st_ctime_ns + STAMP_GRAIN_NS < known.seen_at):
                 return True
-            if not content_known or stat.st_size != known.size:
-                return False
+        except OSError:
+            return False
+        return self._has_content(key, known, stat)
+
+    def _has_content(self, path: str, known: ReadRecord, stat: os.stat_result) -> bool:
+        """Whether a file still holds the content that was seen, where that is known."""
+        content = self._contents.get(path)
+        if stat.st_size != known.size or (content is None and known.digest is None):
+            return False
+        try:
             if content is not None:
                 return self.files.read_start(path, len(content) + 1) == content
             if self.files is not LOCAL_FILES:
-                return False
+                return digest_of(self.files.read_start(path, known.size + 1)) == known.digest
             with open(path, "rb") as file:
                 return file_digest(file, lambda: blake2b(digest_size=16)).digest() == known.digest
         except OSError:
@@ -179,6 +244,8 @@ class ReadState:
             self._spellings.setdefault(_fold_case(key), []).append(key)
         self._drop_content(key)
         self._readings[key] = reading
+        self._unsaved[key] = None
+        self.undone.pop(key, None)
         if data is None:
             return
         self._contents[key] = data
@@ -235,7 +302,7 @@ def _make_reading(
     return ReadRecord(path, _stamp(stat), time.time_ns(), size, written_by_us=written_by_us, whole=whole)
 
 
-def _stamp(stat: os.stat_result) -> tuple[int, int, int, int]:
+def _stamp(stat: os.stat_result) -> FileStamp:
     return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino
 
 

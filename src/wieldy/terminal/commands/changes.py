@@ -143,3 +143,4 @@ def _report(chat: Chat, plan: UndoPlan, *, tell_model: bool = True) -> None:
     if tell_model:
         verb = "took back changes" if plan.action == "undo" else "brought changes back"
         chat.tell_model(f"The user {verb} of yours. Read the files again before you edit them.\n{text}")
+        chat.session.box.workspace.services.read_state.undone.clear()

@@ -1,0 +1,139 @@
+"""What the model knows of files: kept in the transcript, restored on resume, and compared with the disk before a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from wieldy.agent.records import FilesSeen, SeenFile
+from wieldy.core.threads import in_thread
+from wieldy.core.truncate import truncate_line
+from wieldy.core.workspace import Workspace
+
+if TYPE_CHECKING:
+    from wieldy.files.editing.read_state import ReadRecord, ReadState
+    from wieldy.files.journal.entries import JournalEntry
+    from wieldy.files.journal.journal import Journal
+
+MAX_NAMED_FILES = 10
+MAX_NAME_CHARS = 200
+MAX_ENTRIES = 500  # of the journal, in which the cause of a change is looked up
+
+
+def take_record(workspace: Workspace) -> FilesSeen | None:
+    """A record of what the model has learned or lost of files since the last one; None for nothing."""
+    state: ReadState | None = workspace.services.existing("read_state")
+    files = [] if state is None else [_as_seen(key, reading) for key, reading in state.take_unsaved()]
+    return FilesSeen(files) if files else None
+
+
+def restore(workspace: Workspace, seen: Iterable[SeenFile]) -> None:
+    """Restore what the model knew of files in an earlier process."""
+    if files := list(seen):
+        workspace.services.read_state.restore(map(_as_reading, files))
+
+
+def _as_seen(key: str, reading: ReadRecord | None) -> SeenFile:
+    if reading is None:
+        return SeenFile(key, forgotten=True)
+    return SeenFile(
+        key,
+        stamp=reading.stamp,
+        seen_at=reading.seen_at,
+        size=reading.size,
+        digest=reading.digest,
+        lines=list(reading.line_ranges),
+        whole=reading.whole,
+        written_by_us=reading.written_by_us,
+        encoding=None if reading.encoding is None else msgspec.to_builtins(reading.encoding),
+        told=reading.told,
+    )
+
+
+def _as_reading(seen: SeenFile) -> ReadRecord:
+    from wieldy.files.detection import Encoding
+    from wieldy.files.editing.read_state import ReadRecord
+
+    encoding = None
+    if seen.encoding is not None:
+        with suppress(msgspec.ValidationError):
+            encoding = msgspec.convert(seen.encoding, Encoding)
+    return ReadRecord(
+        seen.path,
+        seen.stamp,
+        seen.seen_at,
+        seen.size,
+        digest=seen.digest,
+        line_ranges=tuple(seen.lines),
+        whole=seen.whole,
+        written_by_us=seen.written_by_us,
+        encoding=encoding,
+        told=seen.told,
+    )
+
+
+async def describe_changes(workspace: Workspace) -> tuple[str, ...]:
+    """One line for the model about files that it knows and that others have changed since; nothing where there are none."""
+    state: ReadState | None = workspace.services.existing("read_state")
+    if state is None:
+        return ()
+    undone, state.undone = list(state.undone), {}
+    changed = await in_thread(state.find_changed)
+    causes = await _find_causes(workspace, changed)
+    names = [f"{_name(path, workspace)} (by an undo)" for path in undone]
+    names += [_describe(reading, causes.get(reading.path, ""), workspace) for reading in changed]
+    if not names:
+        return ()
+    if len(names) > MAX_NAMED_FILES:
+        names[MAX_NAMED_FILES:] = [f"{len(names) - MAX_NAMED_FILES} more"]
+    advice = "Read a file again before you rely on what you know of it."
+    return (f"<system-reminder>Changed on disk since you saw them: {', '.join(names)}. {advice}</system-reminder>",)
+
+
+def _describe(reading: ReadRecord, cause: str, workspace: Workspace) -> str:
+    from wieldy.files.editing.read_state import GONE
+
+    about = " ".join(filter(None, ("deleted" if reading.told == GONE else "", cause)))
+    return f"{_name(reading.path, workspace)}{f' ({about})' if about else ''}"
+
+
+def _name(path: str, workspace: Workspace) -> str:
+    from wieldy.search.format import display_path, escape_controls
+
+    root = workspace.root.rstrip("/") + "/"
+    name = escape_controls(display_path(path.removeprefix(root))).replace("<", "\\x3c")
+    return f"`{truncate_line(name, MAX_NAME_CHARS)}`"
+
+
+async def _find_causes(workspace: Workspace, changed: Iterable[ReadRecord]) -> dict[str, str]:
+    """Who changed each file, as far as the journal knows."""
+    readings = {reading.path: reading for reading in changed}
+    if not readings:
+        return {}
+    journal = workspace.services.journal
+    return await journal.run(_causes_in_journal, journal, readings)
+
+
+def _causes_in_journal(journal: Journal, readings: dict[str, ReadRecord]) -> dict[str, str]:
+    causes: dict[str, str] = {}
+    since = min(reading.seen_at for reading in readings.values()) / 1e9
+    entries: list[JournalEntry] = []
+    with suppress(OSError):
+        entries = journal.store.find(active_only=False, since=since, limit=MAX_ENTRIES)
+    for entry in entries:  # the oldest first: the last change of a file counts
+        for file in entry.files:
+            reading = readings.get(file.real_path)
+            if reading is not None and entry.time * 1e9 >= reading.seen_at:
+                causes[file.real_path] = _cause(entry, journal.session)
+    return causes
+
+
+def _cause(entry: JournalEntry, session: str) -> str:
+    if entry.kind in ("undo", "redo"):
+        return f"by {'an' if entry.kind == 'undo' else 'a'} {entry.kind}"
+    if entry.session != session:
+        return "by another session"
+    return "by a command" if entry.kind == "command" else "by a subagent"
