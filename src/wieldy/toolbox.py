@@ -126,6 +126,7 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
                 while_asking=lambda question: self._hooks.while_asking(question),  # noqa: PLW0108 - made later
             ),
         )
+        self.workspace.commands = configured.commands
         self.policy = configured.policy(self.workspace, mode)
         self._hooks = ConfiguredHooks(configured, self.workspace, self.policy, code_hooks=hooks, halt=self.abort)
         self._servers = ConfiguredServers(self.workspace, self.catalog, enabled=servers)

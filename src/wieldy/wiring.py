@@ -214,6 +214,8 @@ class LiveServices:
             emit(Notice(text=f"{settings.errors[0]}; the settings stay as they were"))
             return
         settings.apply(self.current.workspace, self._parts.policy, before=self.settings)
+        if settings.pending_notice not in ("", self.settings.pending_notice):
+            emit(Notice(text=settings.pending_notice))
         self.settings = settings
         self._hooks.follow(settings)
         self._rebuild(self.current.abort)

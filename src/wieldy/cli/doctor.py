@@ -226,7 +226,7 @@ def _check_hooks(root: Path) -> list[CheckResult]:
 
     box = Toolbox(root, load_settings=True)
     hooks = box.hooks.hooks
-    problems = [*box.hook_problems, *lint_hooks(hooks, set(box.catalog), box.workspace.root)]
+    problems = [*box.hook_problems, *lint_hooks(hooks, set(box.catalog), box.workspace.project_root)]
     results = [CheckResult("hooks", "missing", problem) for problem in problems]
     return results or [CheckResult("hooks", "ok", f"{len(hooks)} configured")]
 

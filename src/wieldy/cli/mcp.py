@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from wieldy.cli.arguments import add_root, add_subcommand, amount, command_parser
 from wieldy.cli.output import print_settings_problems
 from wieldy.console import print_error, write, write_error, write_json
+from wieldy.core.state_dirs import user_home
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate_line
 from wieldy.settings.sources import FOLDER, LOCAL, SHARED, find_project_root
@@ -101,6 +102,7 @@ def _settings_file(scope: str, root: str) -> Path:
 def _add(options: argparse.Namespace) -> int:
     from wieldy.mcp.client.config import InvalidServer, parse_server
     from wieldy.permissions.trust import ConsentItem, Trust
+    from wieldy.settings.consent import CommandFiles
 
     if not SERVER_NAME.fullmatch(options.name):
         return _fail(f"`{options.name}` cannot be the name of a server: use letters, digits, `-` and `_`")
@@ -114,7 +116,9 @@ def _add(options: argparse.Namespace) -> int:
     file = _settings_file(options.scope, options.root)
     set_value(file, f"mcpServers.{options.name}", entry)
     # Typing the command is consent to what it adds.
-    Trust().accept(find_project_root(options.root), [ConsentItem.for_value(f"mcpServers.{options.name}", entry)])
+    root = find_project_root(options.root)
+    named = CommandFiles(root, str(user_home())).named_in(("mcpServers", options.name), entry, is_shared=True)
+    Trust().accept(root, [ConsentItem.for_value(f"mcpServers.{options.name}", entry, files=named)])
     write(f"{options.name} → {file}")
     return 0
 

@@ -1,4 +1,7 @@
-"""The files that commands of the settings name: hooks, the status line and MCP servers run them without a question."""
+"""The files that commands of the settings name: hooks, the status line and MCP servers run them without a question.
+
+Consent to a command is bound to the content of the project's files that it names.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,101 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from msgspec import Struct, field
+
+from wieldy.core.project_text import open_regular
+
 CommandLine: TypeAlias = str | Sequence[str]
 """A line for a shell, or a program with its arguments."""
 
 _PROJECT_VARIABLE = re.compile(r"\$\{?(WIELDY_PROJECT_DIR|CLAUDE_PROJECT_DIR|PWD)\b(:-[^}]*)?\}?")
 _HOME_VARIABLE = re.compile(r"^~(?=/|$)|\$\{?HOME\b\}?")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_PROGRAM_SUFFIXES = (".sh", ".bash", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua")
 MAX_DEPTH = 3
+MAX_HASHED_BYTES = 64 << 20
+MISSING = "missing"
+
+
+class CommandPlace(Struct, frozen=True):
+    """Where a command is written. `is_shared`: with the project, so that everything it names counts, not only programs."""
+
+    layer: str
+    file: str = ""
+    is_shared: bool = False
+
+
+class ActiveCommands(Struct, frozen=True):
+    """The commands of the settings in force: the project's root, in which they start, and the files of it as consented to.
+
+    `digests` is None where nothing was loaded from files. `places` are keyed by the text of a command.
+    """
+
+    root: str
+    home: str = ""
+    digests: Mapping[str, str] | None = None
+    places: Mapping[str, CommandPlace] = field(default_factory=dict)
+
+    def problem(self, setting: str, command: CommandLine, folder: str = "") -> str | None:
+        """Why a command must not start; None if the files of the project that it names are as consented to. Blocks."""
+        place = self.places.get(command_text(command), CommandPlace("code"))
+        known: dict[str, str] = {}
+        found = project_digests(command, folder or self.root, self.root, self.home, known, place.is_shared)
+        for path, digest in found.items() if self.digests is not None else ():
+            before = self.digests.get(path) if self.digests is not None else None
+            if digest == before:
+                continue
+            what = "needs your consent" if before is None else "has changed since you consented to it"
+            way_on = (
+                "start again" if place.layer in ("code", "command line", "managed") else "`wieldy permissions trust`"
+            )
+            where = f" in {place.file}" if place.file else ""
+            name = os.path.relpath(path, self.root)
+            return f"not run: {name} of the project {what} (`{setting}`{where}); look at it, then {way_on}"
+        return None
+
+
+def command_text(command: CommandLine) -> str:
+    return command if isinstance(command, str) else "\0".join(command)
+
+
+def project_digests(
+    command: CommandLine, folder: str, root: str, home: str, known: dict[str, str], is_shared: bool
+) -> dict[str, str]:
+    """The content of each file of a project that a command names, or of each program where the command is the person's own.
+
+    `known` keeps digests, so that one look at the files decides.
+    """
+    prefix = root.rstrip(os.sep) + os.sep
+    digests: dict[str, str] = {}
+    for path in files_named_by(command, folder, home):
+        if path.startswith(prefix) and (is_shared or _is_program(path)):
+            if path not in known:
+                known[path] = _digest(path)
+            if is_shared or known[path] != MISSING:
+                digests[path] = known[path]
+    return digests
+
+
+def _is_program(path: str) -> bool:
+    return path.endswith(_PROGRAM_SUFFIXES) or os.access(path, os.X_OK)
+
+
+def _digest(path: str) -> str:
+    """A hash of a file's content; of what a link leads to."""
+    import hashlib
+
+    try:
+        descriptor = open_regular(path)
+    except FileNotFoundError:
+        return MISSING
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if status.st_size > MAX_HASHED_BYTES:
+            return f"large: {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def files_named_by(command: CommandLine, folder: str, home: str = "") -> tuple[str, ...]:
@@ -28,11 +119,11 @@ def files_named_by(command: CommandLine, folder: str, home: str = "") -> tuple[s
 
 def active_files(settings: Mapping[str, Any], root: str, home: str = "") -> tuple[str, ...]:
     """The files that the commands of some settings name."""
-    files = (files_named_by(command, folder, home) for command, folder in _active_commands(settings, root))
+    files = (files_named_by(command, folder, home) for command, folder in active_commands(settings, root))
     return tuple(dict.fromkeys(path for paths in files for path in paths))
 
 
-def _active_commands(settings: Mapping[str, Any], root: str) -> Iterator[tuple[CommandLine, str]]:
+def active_commands(settings: Mapping[str, Any], root: str) -> Iterator[tuple[CommandLine, str]]:
     """Each command with the folder that it starts in."""
     for groups in _mapping(settings.get("hooks")).values():
         for group in groups if isinstance(groups, list | tuple) else [groups]:
@@ -58,6 +149,10 @@ def _command_lines(entry: Any) -> Iterator[CommandLine]:
 def _candidates(command: CommandLine, folder: str, home: str, depth: int = 0) -> Iterator[str]:
     words = _split(command) if isinstance(command, str) else list(command)
     for position, word in enumerate(words):
+        if position and words[position - 1] in ("cd", "pushd"):
+            below = os.path.join(folder, _PROJECT_VARIABLE.sub(lambda match: folder, word))
+            if depth < MAX_DEPTH and os.path.isdir(below):
+                yield from _candidates(words[position + 1 :], below, home, depth + 1)
         expanded = _PROJECT_VARIABLE.sub(lambda match: folder, word)
         expanded = _HOME_VARIABLE.sub(lambda match: home, expanded) if home else expanded
         if depth < MAX_DEPTH and re.search(r"[\s;&|<>()]", expanded):

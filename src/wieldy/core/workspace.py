@@ -18,6 +18,7 @@ from wieldy.core.setting_keys import find_key
 from wieldy.core.state_dirs import shared_folders, state_home
 
 if TYPE_CHECKING:
+    from wieldy.core.active_commands import ActiveCommands
     from wieldy.workspace_services import WorkspaceServices
 
 PATH_MAX = 4096
@@ -57,6 +58,8 @@ class Workspace:
         self.state_dir = state_home(self.env) if state_dir is None else Path(state_dir)
         self.files = LOCAL_FILES if backend is None else self._files_of(backend)
         self.emit = emit
+        self.commands: ActiveCommands | None = None
+        """What the settings start, as `settings/load.py` found it; None where they were given in code only."""
         self.original_roots: tuple[str, ...] = ()
         """The folders that this one is a copy of, for a subagent that must not change them."""
         self._services = services(self) if services is not None else None
@@ -82,6 +85,11 @@ class Workspace:
     def is_on_host(self) -> bool:
         """Whether the folders of the project are on this machine too, as they are under an overlay."""
         return self.backend is None or self.backend.has_host_programs
+
+    @property
+    def project_root(self) -> str:
+        """The folder in which commands of the settings start: `root`, or one above it that the settings belong to."""
+        return self.root if self.commands is None else self.commands.root
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -181,6 +189,7 @@ class ChildWorkspace(Workspace):
             services=services,
             backend=parent.backend,
         )
+        self.commands = parent.commands
         self.original_roots = parent.original_roots
         if copy is None:
             self.cwd = parent.cwd

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from wieldy.core.subprocesses import kill_process
 from wieldy.core.threads import in_thread
+from wieldy.core.workspace import Workspace
 from wieldy.hooks.config import Hook
 from wieldy.hooks.events import HookEvent
 from wieldy.shell.running.reaper import ProcessTree, end_tree
@@ -29,13 +30,18 @@ class HookOutput(Struct, frozen=True):
     failure: str = ""
 
 
-async def run_command(hook: Hook, event: HookEvent, env: Mapping[str, str]) -> HookOutput:
-    """Run the hook's command. Never raises for what the hook does."""
+async def run_command(hook: Hook, event: HookEvent, workspace: Workspace, env: Mapping[str, str]) -> HookOutput:
+    """Run the hook's command in the project's root. Never raises for what the hook does."""
+    root, commands = workspace.project_root, workspace.commands
+    if commands is not None and hook.command is not None:
+        problem = await in_thread(commands.problem, f"hooks.{hook.event}", hook.command)
+        if problem is not None:
+            return HookOutput(None, failure=problem)
     tag = f"WIELDY_HOOK={os.urandom(8).hex()}"
     name, _, value = tag.partition("=")
-    environment = {**env, name: value, "WIELDY_PROJECT_DIR": event.cwd, "CLAUDE_PROJECT_DIR": event.cwd}
+    environment = {**env, name: value, "WIELDY_PROJECT_DIR": root, "CLAUDE_PROJECT_DIR": root}
     argv = ("/bin/sh", "-c", hook.command) if isinstance(hook.command, str) else hook.command or ()
-    cwd = event.cwd if os.path.isdir(event.cwd) else None
+    cwd = root if os.path.isdir(root) else os.sep
     payload = json.dumps(event.payload(), ensure_ascii=False, default=str).encode("utf-8", "replace")
     # Pipes of our own: asyncio's would wait for every holder, such as a child that the hook left behind.
     stdin, stdout, stderr = PipeWriter(payload), PipeReader(), PipeReader()

@@ -152,7 +152,7 @@ class Hooks:
         from wieldy.hooks.reply import failed_reply, interpret_answer, interpret_output
 
         if hook.call is None:
-            return interpret_output(hook, await run_command(hook, event, self._environment()))
+            return interpret_output(hook, await run_command(hook, event, self._workspace, self._environment()))
         try:
             async with asyncio.timeout(hook.seconds):
                 return interpret_answer(hook, await call_function(hook.call, event.payload()))

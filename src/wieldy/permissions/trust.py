@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from wieldy.core.invisible_text import escape_to_line
 from wieldy.core.state_dirs import config_home
@@ -19,27 +19,36 @@ TRUST_ALL_VARIABLE = "WIELDY_TRUST"
 
 
 class ConsentItem(Struct, frozen=True):
-    """One thing a project's files ask for: the setting's name, its value, and where it is written."""
+    """One thing a project's files ask for: the setting's name, its value, and where it is written.
+
+    `files` are the digests of the project's files that commands in it name.
+    """
 
     name: str
     value: str
     where: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    layer: str = ""
 
     @classmethod
-    def for_value(cls, name: str, value: Any, where: str = "") -> ConsentItem:
+    def for_value(
+        cls, name: str, value: Any, where: str = "", files: Mapping[str, str] | None = None, layer: str = ""
+    ) -> ConsentItem:
         """Make an item with a canonical spelling of its value."""
         text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
-        return cls(name, text, where)
+        return cls(name, text, where, files or {}, layer)
 
     @property
     def digest(self) -> str:
         """The hash that consent is bound to; where the item is written does not count."""
         import hashlib
 
-        return hashlib.sha256(json.dumps([self.name, self.value]).encode()).hexdigest()
+        parts = [self.name, self.value, *([sorted(self.files.items())] if self.files else [])]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def __str__(self) -> str:
-        return escape_to_line(f"{self.name}: {self.value}" + (f" ({self.where})" if self.where else ""))
+        files = f", with the content of {', '.join(self.files)}" if self.files else ""
+        return escape_to_line(f"{self.name}: {self.value}{files}" + (f" ({self.where})" if self.where else ""))
 
 
 class Trust:

@@ -1,4 +1,7 @@
-"""What a project's settings ask for, item by item, and the settings without the items that wait for consent."""
+"""What a project's settings ask for, item by item, and the settings without the items that wait for consent.
+
+Consent to a command is also consent to the content of the project's files that it names.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,49 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from wieldy.core.active_commands import active_commands, project_digests
 from wieldy.permissions.trust import ConsentItem
 from wieldy.settings.check import dotted, leaves
 from wieldy.settings.sources import SettingsSource
 
 
-def consent_items(source: SettingsSource) -> Iterator[ConsentItem]:
-    """Yield everything in a project's file that takes effect only after the user has seen it."""
+class CommandFiles:
+    """The project's files that commands name, each looked at once."""
+
+    def __init__(self, root: str, home: str) -> None:
+        self.root = root
+        self._home = home
+        self._digests: dict[str, str] = {}
+
+    def named_in(self, path: tuple[str, ...], value: Any, *, is_shared: bool) -> dict[str, str]:
+        """The digests of the files that the commands of a setting name."""
+        for name in reversed(path):
+            value = {name: value}
+        digests: dict[str, str] = {}
+        for command, folder in active_commands(value, self.root):
+            digests |= project_digests(command, folder, self.root, self._home, self._digests, is_shared)
+        return digests
+
+
+def consent_items(source: SettingsSource, files: CommandFiles) -> Iterator[ConsentItem]:
+    """Yield everything in a project's file that takes effect only after the user has seen it.
+
+    Of the user's own file, these are the commands that would run programs of the project.
+    """
     for path, key, value in leaves(source.values):
-        if key is None or not key.project_may_set:
-            yield from (item for _, item in _items(source, path, value))
+        if source.from_project and (key is None or not key.project_may_set):
+            yield from (item for _, item in _items(source, path, value, files))
+        elif not source.from_project and path[0] in ("hooks", "statusLine", "mcpServers"):
+            yield from (item for _, item in _items(source, path, value, files) if item.files)
 
 
-def without_pending(source: SettingsSource, pending: Collection[ConsentItem]) -> SettingsSource:
-    """Return the source without the pending items."""
+def without_pending(source: SettingsSource, pending: Collection[ConsentItem], files: CommandFiles) -> SettingsSource:
+    """Return a project's source without the pending items."""
     digests = {item.digest for item in pending}
     values: dict[str, Any] = {}
     for path, key, value in leaves(source.values):
         needs_consent = key is None or not key.project_may_set
-        accepted = _without(source, path, value, digests) if needs_consent else value
+        accepted = _without(source, path, value, digests, files) if needs_consent else value
         if accepted is not None:
             section = values
             for name in path[:-1]:
@@ -34,8 +61,8 @@ def without_pending(source: SettingsSource, pending: Collection[ConsentItem]) ->
     return replace(source, values=values)
 
 
-def _without(source: SettingsSource, path: tuple[str, ...], value: Any, digests: set[str]) -> Any:
-    accepted = [member for member, item in _items(source, path, value) if item.digest not in digests]
+def _without(source: SettingsSource, path: tuple[str, ...], value: Any, digests: set[str], files: CommandFiles) -> Any:
+    accepted = [member for member, item in _items(source, path, value, files) if item.digest not in digests]
     if isinstance(value, list):
         return [value[index] for index in accepted] or None
     if isinstance(value, Mapping):
@@ -43,15 +70,18 @@ def _without(source: SettingsSource, path: tuple[str, ...], value: Any, digests:
     return value if accepted else None
 
 
-def _items(source: SettingsSource, path: tuple[str, ...], value: Any) -> Iterator[tuple[Any, ConsentItem]]:
+def _items(
+    source: SettingsSource, path: tuple[str, ...], value: Any, files: CommandFiles
+) -> Iterator[tuple[Any, ConsentItem]]:
     """Yield the index or name of each member of a value, and its item; None for a scalar."""
     name = dotted(path)
     if isinstance(value, list):
         for index, (member, origin) in enumerate(source.items(path)):
-            yield index, ConsentItem.for_value(name, member, str(origin))
+            yield index, ConsentItem.for_value(name, member, str(origin), layer=source.layer)
     elif isinstance(value, Mapping):
         for member_name, member in value.items():
             origin = source.origin((*path, member_name))
-            yield member_name, ConsentItem.for_value(f"{name}.{member_name}", member, str(origin))
+            named = files.named_in((*path, member_name), member, is_shared=source.from_project)
+            yield member_name, ConsentItem.for_value(f"{name}.{member_name}", member, str(origin), named, source.layer)
     else:
-        yield None, ConsentItem.for_value(name, value, str(source.origin(path)))
+        yield None, ConsentItem.for_value(name, value, str(source.origin(path)), layer=source.layer)

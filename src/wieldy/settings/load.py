@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import SettingsError
 from wieldy.core.setting_keys import BASH_TIMEOUT_VARIABLES, default_of
-from wieldy.core.state_dirs import config_home
+from wieldy.core.state_dirs import config_home, user_home
 from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.permissions.paths import PathResolver
 from wieldy.permissions.rules import Examples, Layer, Origin, Rule, RuleError, guess_tool, parse, unknown_tool
@@ -35,6 +36,7 @@ from wieldy.settings.sources import (
 )
 
 if TYPE_CHECKING:
+    from wieldy.core.active_commands import ActiveCommands
     from wieldy.core.workspace import Workspace
     from wieldy.permissions.decide import Policy
     from wieldy.permissions.trust import ConsentItem, Trust
@@ -43,6 +45,7 @@ BEHAVIORS: tuple[Behavior, ...] = ("deny", "ask", "allow")
 LAYERS: tuple[Layer, ...] = ("managed", "code", "command line", "local", "project", "user")
 # The members of these are never merged: half of one server and half of another would be a third that nobody wrote.
 WHOLE_MEMBERS = {("mcpServers",)}
+COMMAND_SECTIONS = frozenset({"hooks", "statusLine", "mcpServers"})
 
 
 class Settings(Struct, frozen=True):
@@ -66,6 +69,7 @@ class Settings(Struct, frozen=True):
     left_out: tuple[Rule, ...] = ()
     named_file: str = ""
     mistakes: tuple[SettingsProblem, ...] = ()
+    commands: ActiveCommands | None = None
 
     def require_valid(self) -> None:
         """Raise `SettingsError` where something given in code is not in force."""
@@ -109,6 +113,11 @@ class Settings(Struct, frozen=True):
             raise ValueError(f"the settings disable the mode {name}{where}")
 
     @property
+    def pending_notice(self) -> str:
+        """What waits for the person's consent, in one line; empty if nothing does."""
+        return _pending_notice(self.pending) if self.pending else ""
+
+    @property
     def outside(self) -> Literal["ask", "deny"]:
         """What happens to files outside the allowed folders."""
         return "deny" if self.get("permissions.outside") == "deny" else "ask"
@@ -139,6 +148,7 @@ class Settings(Struct, frozen=True):
     def apply(self, workspace: Workspace, policy: Policy, *, before: Settings) -> None:
         """Put these settings in force in place of those before; the permission mode stays."""
         workspace.settings = self.values
+        workspace.commands = self.commands
         workspace.extra_roots = self.extra_roots(workspace, before)
         policy.use_roots(workspace.roots)
         policy.update_settings(self.rules, RiskLevels.from_settings(self.values.get("tools")), self.outside)
@@ -175,8 +185,9 @@ def load_settings(  # noqa: PLR0913 - every option is a keyword with a default
         sources = _sort_by_layer([*sources, *(source for source in loaded if source is not None)])
         restrictions_only = not _reads_claude(_hold_back(sources, root, trust, env)[0])
         sources = _sort_by_layer([*sources, *_load_claude(root, env, report, restrictions_only, layers)])
-    sources, pending = _hold_back(sources, root, trust, env)
-    return _combine(root, sources, pending, report, env, tool_names)
+    sources, pending, digests = _hold_back(sources, root, trust, env)
+    settings = _combine(root, sources, pending, report, env, tool_names)
+    return settings if digests is None else replace(settings, commands=_active_commands(sources, root, env, digests))
 
 
 def _sort_by_layer(sources: Sequence[SettingsSource]) -> list[SettingsSource]:
@@ -210,19 +221,40 @@ def _load_claude(
 
 def _hold_back(
     sources: Sequence[SettingsSource], root: str, trust: Trust | None, env: Mapping[str, str]
-) -> tuple[list[SettingsSource], tuple[ConsentItem, ...]]:
-    """Return the sources without what needs consent first, and those items."""
-    if not any(source.from_project for source in sources):
-        return list(sources), ()
+) -> tuple[list[SettingsSource], tuple[ConsentItem, ...], dict[str, str] | None]:
+    """Return the sources without what needs consent first, those items, and the files of commands that have it.
+
+    Commands of the user's own settings stay: that they must not run is said when they would.
+    """
+    if not any(source.from_project or not COMMAND_SECTIONS.isdisjoint(source.values) for source in sources):
+        return list(sources), (), None
     from wieldy.permissions.trust import Trust
-    from wieldy.settings.consent import consent_items, without_pending
+    from wieldy.settings.consent import CommandFiles, consent_items, without_pending
 
     trust = trust or Trust(env=env)
-    items = [item for source in sources if source.from_project for item in consent_items(source)]
-    pending = tuple(item for item in trust.pending(root, items) if not _is_enabled_server(item, sources))
-    if not pending:
-        return list(sources), ()
-    return [without_pending(source, pending) if source.from_project else source for source in sources], pending
+    files = CommandFiles(root, str(user_home(env)))
+    items = [item for source in sources for item in consent_items(source, files)]
+    needed = [item for item in items if item.layer in ("local", "project", "user")]
+    pending = tuple(item for item in trust.pending(root, needed) if not _is_enabled_server(item, sources))
+    digests = {path: digest for item in items if item not in pending for path, digest in item.files.items()}
+    if pending:
+        sources = [without_pending(source, pending, files) if source.from_project else source for source in sources]
+    return list(sources), pending, digests
+
+
+def _active_commands(
+    sources: Sequence[SettingsSource], root: str, env: Mapping[str, str], digests: Mapping[str, str]
+) -> ActiveCommands:
+    from wieldy.core.active_commands import ActiveCommands, CommandPlace, active_commands, command_text
+
+    places: dict[str, CommandPlace] = {}
+    for source in sources:
+        place = CommandPlace(source.layer, source.file or "", source.from_project)
+        for command, _ in active_commands(source.values, root):
+            text = command_text(command)
+            if text not in places or place.is_shared:
+                places[text] = place
+    return ActiveCommands(root, str(user_home(env)), digests, places)
 
 
 def _is_enabled_server(item: ConsentItem, sources: Sequence[SettingsSource]) -> bool:
@@ -266,9 +298,7 @@ def _combine(
     if any(section.get("allowManagedPermissionRulesOnly") is True for section in managed):
         rules = _only_managed(rules, problems)
     if pending:
-        names = ", ".join(dict.fromkeys(item.name for item in pending))
-        text = f"{len(pending)} setting(s) of this project wait for your consent: `wieldy permissions trust` ({names})"
-        problems.append(SettingsProblem(text))
+        problems.append(SettingsProblem(_pending_notice(pending)))
     errors = (*unreadable, *(problem for problem in problems if problem.fatal))
     return Settings(
         root,
@@ -284,6 +314,11 @@ def _combine(
         next((source.file for source in sources if source.layer == "command line" and source.file), ""),
         tuple(mistakes),
     )
+
+
+def _pending_notice(pending: Sequence[ConsentItem]) -> str:
+    names = ", ".join(dict.fromkeys(item.name for item in pending))
+    return f"{len(pending)} setting(s) of this project wait for your consent: `wieldy permissions trust` ({names})"
 
 
 def _hook_problems(source: SettingsSource) -> list[SettingsProblem]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from wieldy.core.events import Event, ModelAnswered, RunEnded, ToolEnded
+from wieldy.core.threads import in_thread
 from wieldy.terminal.calls import plural
 from wieldy.terminal.text import Row, TextSpan, clip_row, make_printable
 
@@ -147,7 +148,7 @@ class StatusCommand:
             "transcript_path": str(transcript) if transcript is not None else "",
             "cwd": str(workspace.cwd),
             "model": {"id": model, "display_name": model.rpartition("/")[2] or model},
-            "workspace": {"current_dir": str(workspace.cwd), "project_dir": str(workspace.root)},
+            "workspace": {"current_dir": str(workspace.cwd), "project_dir": workspace.project_root},
             "version": __version__,
             "output_style": {"name": "default"},
             "permission_mode": session.mode,
@@ -170,10 +171,13 @@ class StatusCommand:
 
 async def run_status_command(command: str, state: Mapping[str, Any], workspace: Any) -> str:
     """Run the command and return the first line that it prints, without colors; a failure is said in the line."""
+    commands = workspace.commands
+    if commands is not None and (problem := await in_thread(commands.problem, "statusLine", command)):
+        return f"statusLine: {problem}"
     try:
         process = await asyncio.create_subprocess_exec(
             *("bash", "-c", command),
-            cwd=str(workspace.root),
+            cwd=workspace.project_root,
             env=dict(workspace.env),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

@@ -1,0 +1,62 @@
+"""The one reader of text that a project supplies: settings, instructions, ignore files, skills and their like.
+
+Whoever wrote the project chose what such a name leads to: a secret, a device without end, a pipe that nobody writes to.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+
+MAX_BYTES = 1 << 20
+"""The largest of the public repositories that were looked at has an ignore file of 60 kB, and instructions of 120 kB."""
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+
+
+class UnfitText(OSError):
+    """A file that is not read, though it may exist; the message says why."""
+
+    def __init__(self, why: str, path: str) -> None:
+        super().__init__(0, why, path)
+
+
+def open_regular(path: str) -> int:
+    """Open a regular file for reading without waiting. Raises `UnfitText` for anything else."""
+    descriptor = os.open(path, _FLAGS)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise UnfitText("not a regular file", path)
+
+
+def resolve_inside(path: str, folders: Sequence[str]) -> str:
+    """The realpath of a file. Raises `UnfitText` where it leads out of all of these folders."""
+    real = os.path.realpath(path)
+    if any(real.startswith(f"{os.path.realpath(folder).rstrip(os.sep)}{os.sep}") for folder in folders):
+        return real
+    raise UnfitText("a link that leads out of the project", path)
+
+
+def read_project_bytes(path: str | os.PathLike[str], folders: Sequence[str], max_bytes: int = MAX_BYTES) -> bytes:
+    """The content of a file that must be in one of these folders. Raises `OSError`, `UnfitText` among others."""
+    path = os.fspath(path)
+    descriptor = open_regular(resolve_inside(path, folders))
+    with open(descriptor, "rb", buffering=0) as file:
+        if os.fstat(descriptor).st_size > max_bytes:
+            raise UnfitText(_too_large(max_bytes), path)
+        data = bytearray()
+        while chunk := file.read(max_bytes + 1 - len(data)):
+            data += chunk
+        if len(data) > max_bytes:  # files of /proc and /sys claim to be empty
+            raise UnfitText(_too_large(max_bytes), path)
+    return bytes(data)
+
+
+def read_project_text(path: str | os.PathLike[str], folders: Sequence[str], max_bytes: int = MAX_BYTES) -> str:
+    """Like `read_project_bytes`, as text; bytes that are no UTF-8 stay distinguishable."""
+    return read_project_bytes(path, folders, max_bytes).decode("utf-8", "surrogateescape")
+
+
+def _too_large(max_bytes: int) -> str:
+    return f"larger than {max_bytes >> 20} MB" if max_bytes >= 1 << 20 else f"larger than {max_bytes >> 10} kB"
