@@ -102,7 +102,7 @@ def _settings_file(scope: str, root: str) -> Path:
 def _add(options: argparse.Namespace) -> int:
     from wieldy.mcp.client.config import InvalidServer, parse_server
     from wieldy.permissions.trust import ConsentItem, Trust
-    from wieldy.settings.consent import CommandFiles
+    from wieldy.settings.consent import FileDigests
 
     if not SERVER_NAME.fullmatch(options.name):
         return _fail(f"`{options.name}` cannot be the name of a server: use letters, digits, `-` and `_`")
@@ -117,7 +117,7 @@ def _add(options: argparse.Namespace) -> int:
     set_value(file, f"mcpServers.{options.name}", entry)
     # Typing the command is consent to what it adds.
     root = find_project_root(options.root)
-    named = CommandFiles(root, str(user_home())).named_in(("mcpServers", options.name), entry, is_shared=True)
+    named = FileDigests(root, str(user_home())).named_in(("mcpServers", options.name), entry, is_shared=True)
     Trust().accept(root, [ConsentItem.for_value(f"mcpServers.{options.name}", entry, files=named)])
     write(f"{options.name} → {file}")
     return 0

@@ -16,7 +16,7 @@ from wieldy.settings.check import dotted, leaves
 from wieldy.settings.sources import SettingsSource
 
 
-class CommandFiles:
+class FileDigests:
     """The project's files that commands name, each looked at once."""
 
     def __init__(self, root: str, home: str) -> None:
@@ -34,7 +34,7 @@ class CommandFiles:
         return digests
 
 
-def consent_items(source: SettingsSource, files: CommandFiles) -> Iterator[ConsentItem]:
+def consent_items(source: SettingsSource, files: FileDigests) -> Iterator[ConsentItem]:
     """Yield everything in a project's file that takes effect only after the user has seen it.
 
     Of the user's own file, these are the commands that would run programs of the project.
@@ -46,7 +46,7 @@ def consent_items(source: SettingsSource, files: CommandFiles) -> Iterator[Conse
             yield from (item for _, item in _items(source, path, value, files) if item.files)
 
 
-def without_pending(source: SettingsSource, pending: Collection[ConsentItem], files: CommandFiles) -> SettingsSource:
+def without_pending(source: SettingsSource, pending: Collection[ConsentItem], files: FileDigests) -> SettingsSource:
     """Return a project's source without the pending items."""
     digests = {item.digest for item in pending}
     values: dict[str, Any] = {}
@@ -61,7 +61,7 @@ def without_pending(source: SettingsSource, pending: Collection[ConsentItem], fi
     return replace(source, values=values)
 
 
-def _without(source: SettingsSource, path: tuple[str, ...], value: Any, digests: set[str], files: CommandFiles) -> Any:
+def _without(source: SettingsSource, path: tuple[str, ...], value: Any, digests: set[str], files: FileDigests) -> Any:
     accepted = [member for member, item in _items(source, path, value, files) if item.digest not in digests]
     if isinstance(value, list):
         return [value[index] for index in accepted] or None
@@ -71,7 +71,7 @@ def _without(source: SettingsSource, path: tuple[str, ...], value: Any, digests:
 
 
 def _items(
-    source: SettingsSource, path: tuple[str, ...], value: Any, files: CommandFiles
+    source: SettingsSource, path: tuple[str, ...], value: Any, files: FileDigests
 ) -> Iterator[tuple[Any, ConsentItem]]:
     """Yield the index or name of each member of a value, and its item; None for a scalar."""
     name = dotted(path)

@@ -229,10 +229,10 @@ def _hold_back(
     if not any(source.from_project or not COMMAND_SECTIONS.isdisjoint(source.values) for source in sources):
         return list(sources), (), None
     from wieldy.permissions.trust import Trust
-    from wieldy.settings.consent import CommandFiles, consent_items, without_pending
+    from wieldy.settings.consent import FileDigests, consent_items, without_pending
 
     trust = trust or Trust(env=env)
-    files = CommandFiles(root, str(user_home(env)))
+    files = FileDigests(root, str(user_home(env)))
     items = [item for source in sources for item in consent_items(source, files)]
     needed = [item for item in items if item.layer in ("local", "project", "user")]
     pending = tuple(item for item in trust.pending(root, needed) if not _is_enabled_server(item, sources))
