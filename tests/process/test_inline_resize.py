@@ -48,6 +48,23 @@ class Tmux:
             assert time.monotonic() < deadline, f"`{words}` never came; there is:\n" + "\n".join(self.text())
             time.sleep(0.1)
 
+    def settle(self) -> list[str]:
+        """Wait until the window no longer changes; returns its rows."""
+        rows, since = self.text(), time.monotonic()
+        while time.monotonic() - since < 0.4:
+            time.sleep(0.05)
+            if (now := self.text()) != rows:
+                rows, since = now, time.monotonic()
+        return rows
+
+    def type(self, words: str) -> None:
+        """Type words and wait until the box shows them."""
+        self.run("send-keys", "-t", "s", "-l", words)
+        self.wait_for(words)
+
+    def press(self, key: str) -> None:
+        self.run("send-keys", "-t", "s", key)
+
     def close(self) -> None:
         subprocess.run([*self._base, "kill-server"], capture_output=True, env=self._env)
 
@@ -68,9 +85,8 @@ def tmux(project: Path, environment: dict[str, str], tmp_path: Path) -> Iterator
         window = Tmux(tmp_path / "tmux", command, project, env, columns, lines)
         opened.append(window)
         window.wait_for("· script.json")
-        window.run("send-keys", "-t", "s", "go")
-        time.sleep(0.2)
-        window.run("send-keys", "-t", "s", "Enter")
+        window.type("go")
+        window.press("Enter")
         return window
 
     yield start
@@ -85,14 +101,17 @@ def answer_lines(words: str = "") -> list[str]:
 @pytest.mark.parametrize("words", ["", " that is long enough to be wrapped once more when the window is narrow"])
 def test_every_line_is_there_once_after_resizes_while_it_streams(tmux: Opener, words: str) -> None:
     lines = answer_lines(words)
-    text = "\n\n".join(lines) + "\n\nThat is all."
-    window = tmux({"turns": [[{"text": text}]], "chunk": 12, "delay": 0.02})
-    for columns in (60, 90, 50, 200, 50, 120, 100):
-        time.sleep(0.5)
+    widths = (60, 90, 50, 200, 50, 120, 100)
+    # The window changes in pauses of the stream: what a program draws before it hears of a resize has the width of before.
+    steps: list[dict[str, object]] = []
+    for start in range(0, LINES, 8):
+        steps += [{"text": "\n\n".join(lines[start : start + 8]) + "\n\n"}, {"pause": 0.5}]
+    window = tmux({"turns": [[*steps, {"text": "That is all."}]], "chunk": 12, "delay": 0.01})
+    for number, columns in enumerate(widths):
+        window.wait_for(f"line {8 * number + 7:02} of")
         window.resize(columns)
     window.wait_for("That is all.")
-    time.sleep(1.5)
-    shown = [row for row in window.text() if row]
+    shown = [row for row in window.settle() if row]
     flat = " ".join(shown)
     assert [flat.count(f"line {number:02} of") for number in range(LINES)] == [1] * LINES
     expected = " ".join((*lines, "That is all."))
@@ -108,8 +127,7 @@ def test_code_is_rewrapped_by_the_terminal_and_copies_as_one_line(tmux: Opener) 
     window = tmux({"turns": [[{"text": f"Here:\n\n```python\n{code}\n```\n\nThat is all."}]]}, columns=60)
     window.wait_for("That is all.")
     window.resize(90)
-    time.sleep(1)
-    assert window.text().count(code) == 1
+    assert window.settle().count(code) == 1
 
 
 def test_a_question_survives_resizes_of_both_dimensions(tmux: Opener) -> None:
@@ -118,12 +136,10 @@ def test_a_question_survives_resizes_of_both_dimensions(tmux: Opener) -> None:
     window.wait_for("Run this command?")
     for columns, lines in ((50, 24), (120, 40), (70, 18), (100, 24)):
         window.resize(columns, lines)
-        time.sleep(0.4)
-    time.sleep(0.6)
-    window.run("send-keys", "-t", "s", "1")
+        window.settle()
+    window.press("1")
     window.wait_for("That is all.")
-    time.sleep(0.5)
-    assert not any("Run this command?" in row for row in window.text())
+    assert not any("Run this command?" in row for row in window.settle())
 
 
 @pytest.mark.parametrize("columns", [100, 60])
@@ -133,13 +149,13 @@ def test_rows_that_a_lower_window_cuts_off_cost_no_finished_line(tmux: Opener, c
     text = "\n\n".join(lines) + "\n\nThat is all."
     window = tmux({"turns": [[{"text": text}]]}, lines=40)
     window.wait_for("That is all.")
-    time.sleep(0.5)
-    for height in (20, 30, 12, 40, 15, 24):
+    window.settle()
+    for typed, height in enumerate((20, 30, 12, 40, 15, 24)):
         window.resize(columns if height % 20 else 100, height)
-        time.sleep(0.6)
-        window.run("send-keys", "-t", "s", "x")
-        time.sleep(0.3)
-    shown = [row for row in window.text() if row]
+        window.settle()
+        window.press("x")
+        window.wait_for("› " + "x" * (typed + 1))
+    shown = [row for row in window.settle() if row]
     start = shown.index(lines[0])
     assert shown[start : start + LINES + 1] == [*lines, "That is all."]
     below = shown[start + LINES + 1 :]
@@ -149,13 +165,10 @@ def test_rows_that_a_lower_window_cuts_off_cost_no_finished_line(tmux: Opener, c
 def test_shift_enter_begins_a_new_line_where_the_terminal_reports_it(tmux: Opener) -> None:
     window = tmux({"turns": [[{"text": "first answer"}], [{"text": "second answer"}]]})
     window.wait_for("first answer")
-    window.run("send-keys", "-t", "s", "one")
-    time.sleep(0.3)
-    window.run("send-keys", "-t", "s", "S-Enter")
-    time.sleep(0.3)
-    window.run("send-keys", "-t", "s", "two")
-    time.sleep(0.3)
-    window.run("send-keys", "-t", "s", "Enter")
+    window.type("one")
+    window.press("S-Enter")
+    window.type("two")
+    window.press("Enter")
     window.wait_for("second answer")
     rows = window.text()
     assert rows[rows.index("› one") + 1] == "  two"
