@@ -78,7 +78,8 @@ class BoundCall(Struct, frozen=True):
 class PlannedCall(Struct, frozen=True):
     """Canonical input with known effects, as in the folder `cwd`.
 
-    `resolved_paths` maps each path to its realpath at that moment.
+    `resolved_paths` maps each path to its realpath at that moment. `touches` is what decides about the order of calls: the
+    effects, the same for the realpaths, and whether the call depends on the folder.
     """
 
     call: ToolCall
@@ -89,6 +90,7 @@ class PlannedCall(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     resolved_paths: Mapping[str, str] = field(default_factory=dict)
     cwd: str = ""
+    touches: Effects = ()
 
 
 class ClearedCall(Struct, frozen=True):

@@ -65,17 +65,30 @@ class Fetches(Struct, frozen=True):
     url: str
 
 
+class State(Struct, frozen=True):
+    """Uses state of the session that is no file, such as its current folder; `changes`: and changes it for later calls."""
+
+    opaque: ClassVar[bool] = False
+
+    name: str
+    changes: bool = False
+
+
 class Opaque(Struct, frozen=True):
     """Unknown effects: the call runs alone, and a person is asked."""
 
     opaque: ClassVar[bool] = True
 
 
-Effect: TypeAlias = Reads | Writes | Runs | Fetches | Opaque
+Effect: TypeAlias = Reads | Writes | Runs | Fetches | State | Opaque
 Effects: TypeAlias = tuple[Effect, ...]
 
 NO_EFFECTS: Effects = ()
 UNKNOWN_EFFECTS: Effects = (Opaque(),)
+USES_FOLDER = State("folder")
+CHANGES_FOLDER = State("folder", changes=True)
+USES_SHELLS = State("background shells")
+CHANGES_SHELLS = State("background shells", changes=True)
 
 
 def is_lasting(effect: Effect) -> bool:
@@ -84,13 +97,20 @@ def is_lasting(effect: Effect) -> bool:
 
 
 def clash(one: Effects, other: Effects) -> bool:
-    """Whether two calls must not overlap: one is opaque, or one writes what the other touches."""
+    """Whether two calls must not overlap: one is opaque, or one changes what the other touches."""
     if any(effect.opaque for effect in (*one, *other)):
         return True
     return any(_collide(a, b) for a in one for b in other)
 
 
+def changes_anything(effect: Effect) -> bool:
+    """Whether another call can clash with this effect, be it only by looking."""
+    return isinstance(effect, Writes) or (isinstance(effect, State) and effect.changes)
+
+
 def _collide(a: Effect, b: Effect) -> bool:
+    if isinstance(a, State) and isinstance(b, State):
+        return a.name == b.name and (a.changes or b.changes)
     if not isinstance(a, Reads | Writes) or not isinstance(b, Reads | Writes):
         return False
     if isinstance(a, Reads) and isinstance(b, Reads):

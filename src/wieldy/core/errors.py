@@ -95,6 +95,10 @@ class MissingKey(SessionError):
     """The environment holds no key for the provider of a model."""
 
 
+class FolderGone(Exception):
+    """The folder that a call was judged for does not exist any more: it is judged again, for the root."""
+
+
 class Deferred(WieldyError):
     """A question is to be answered later: the call does not run now. `question_id` is None for one that waits for another."""
 

@@ -128,6 +128,8 @@ class Tool:
     paths: tuple[str, ...] = ()
     max_result_chars: int = DEFAULT_MAX_RESULT_CHARS
     timeout: float | None = None
+    # Whether a call whose paths are all absolute depends on the current folder nevertheless.
+    uses_folder: bool = True
     # `run` refuses all that `check` refuses: a call that nobody is asked about need not be checked before.
     rechecks_on_run: bool = False
 

@@ -55,6 +55,7 @@ class Declared(TypedDict, total=False):
     normalize: Callable[[dict[str, Any], Workspace], dict[str, Any]]
     check: Callable[[Mapping[str, Any], ToolContext], Any]
     rechecks_on_run: bool
+    uses_folder: bool
     max_result_chars: int
     timeout: float
     input_schema: Mapping[str, Any]
@@ -116,6 +117,7 @@ class FunctionTool(Tool, Generic[P, R]):
         self.input_schema = declared.get("input_schema")
         self.has_check = "check" in declared
         self.rechecks_on_run = declared.get("rechecks_on_run", False)
+        self.uses_folder = declared.get("uses_folder", True)
         self._context = _context_parameter(function)
         self._is_async = _is_async(function)
         self._check_named_parameters()
@@ -277,7 +279,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("name", "title", "described_in", "description", "prompt"), (str,)),
     **dict.fromkeys(("reads", "writes", "paths"), (str, tuple, list)),
     **dict.fromkeys(("aliases", "input_schema"), (Mapping,)),
-    **dict.fromkeys(("read_only", "deferred", "rechecks_on_run"), (bool,)),
+    **dict.fromkeys(("read_only", "deferred", "rechecks_on_run", "uses_folder"), (bool,)),
 }
 
 

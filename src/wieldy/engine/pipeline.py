@@ -15,8 +15,8 @@ from wieldy.core.abort import Abort
 from wieldy.core.call import BoundCall, ClearedCall, PlannedCall, ToolCall
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Advice, Adviser, Answer, Decision, Judge, Opinion, Question, Reason
-from wieldy.core.effects import Effects, Reads, Writes, clash, is_lasting
-from wieldy.core.errors import Deferred, Refusal, SessionError, ToolFailure
+from wieldy.core.effects import USES_FOLDER, Effects, Reads, Writes, clash, is_lasting
+from wieldy.core.errors import Deferred, FolderGone, Refusal, SessionError, ToolFailure
 from wieldy.core.events import (
     PermissionAsked,
     PermissionDecided,
@@ -90,15 +90,14 @@ async def _take_through(
         turn.loop_breaker.check(call)
     bound = bind(call, tool)
     plan = normalize(bound, services.workspace)
-    if not services.queue.claim(ticket, plan.effects, tool.concurrency_safe(plan.input)):
+    if not services.queue.claim(ticket, plan.touches, tool.concurrency_safe(plan.input)):
         plan = await _wait_for_admission(bound, plan, ticket, services)
     plan = await resolve_remote(plan, services.workspace)
     try:
-        if turn is not None and any(clash(plan.effects, effects) for effects in turn.waiting):
+        if turn is not None and any(clash(plan.touches, touched) for touched in turn.waiting):
             raise Deferred
         ctx = _context(call, services, turn)
-        cleared, added_context = await _clear(plan, ticket, ctx, services)
-        await services.queue.start(ticket, services.abort)
+        cleared, added_context = await _clear_where_it_starts(plan, ticket, ctx, services)
         if turn is not None and any(map(is_lasting, cleared.plan.effects)):
             turn.lasting_calls.add(call.id)
             if turn.flush is not None:
@@ -106,7 +105,7 @@ async def _take_through(
         return await _run(cleared, ctx, services, added_context), cleared.plan.notes
     except Deferred as deferred:
         if turn is not None:
-            turn.waiting.append(plan.effects)
+            turn.waiting.append(plan.touches)
         return Waiting(deferred.question_id), ()
 
 
@@ -231,7 +230,13 @@ def normalize(bound: BoundCall, workspace: Workspace) -> PlannedCall:
     args = bound.args if input is bound.input else _accept_canonical(tool, input)
     effects = tool.effects(input, workspace)
     resolved = _resolve_paths(effects, workspace.files) if workspace.backend is None else {}
-    return PlannedCall(bound.call, tool, input, args, effects, bound.notes, resolved, workspace.cwd)
+    touches = effects
+    if any(path != real for path, real in resolved.items()):
+        paths = (effect for effect in effects if isinstance(effect, Reads | Writes))
+        touches = (*touches, *(replace(effect, path=resolved[effect.path]) for effect in paths))
+    if tool.uses_folder or input is not bound.input:
+        touches = (*touches, USES_FOLDER)
+    return PlannedCall(bound.call, tool, input, args, effects, bound.notes, resolved, workspace.cwd, touches)
 
 
 async def resolve_remote(plan: PlannedCall, workspace: Workspace) -> PlannedCall:
@@ -283,19 +288,18 @@ def _resolve_paths(effects: Effects, files: FileSystem) -> dict[str, str]:
 
 
 async def _wait_for_admission(bound: BoundCall, plan: PlannedCall, ticket: Ticket, services: Services) -> PlannedCall:
-    """Wait, then plan again where an earlier call has changed the current folder."""
-    cwd = services.workspace.cwd
+    """Wait, then plan again: the calls before this one may have moved the session, made symlinks, loaded skills."""
     await services.queue.wait_admitted(ticket, services.abort)
-    while services.workspace.cwd != cwd:
-        cwd = services.workspace.cwd
-        plan = normalize(bound, services.workspace)
+    while True:
+        before, plan = plan, normalize(bound, services.workspace)
+        if plan.touches == before.touches:
+            return plan
         await _readmit(plan, ticket, services)
-    return plan
 
 
 async def _readmit(plan: PlannedCall, ticket: Ticket, services: Services) -> None:
     safe = plan.tool.concurrency_safe(plan.input)
-    await services.queue.readmit(ticket, plan.effects, safe, services.abort)
+    await services.queue.readmit(ticket, plan.touches, safe, services.abort)
 
 
 def _context(call: ToolCall, services: Services, turn: CallTurn | None) -> ToolContext:
@@ -313,6 +317,43 @@ def _context(call: ToolCall, services: Services, turn: CallTurn | None) -> ToolC
 
 
 # consult and authorize: opinions → decision → cleared call
+
+
+async def _clear_where_it_starts(
+    plan: PlannedCall, ticket: Ticket, ctx: ToolContext, services: Services
+) -> tuple[ClearedCall, tuple[str, ...]]:
+    """Clear a call and let it start. If the folder is another by then, or gone, the call is planned and judged again."""
+    workspace = services.workspace
+    cleared: ClearedCall | None = None
+    added_context: tuple[str, ...] = ()
+    while True:
+        try:
+            if cleared is None:
+                cleared, added_context = await _clear(plan, ticket, ctx, services)
+            await services.queue.start(ticket, services.abort)
+            if workspace.cwd == cleared.plan.cwd or USES_FOLDER not in cleared.plan.touches:
+                ctx.plan = cleared.plan
+                return cleared, added_context
+            services.queue.pause(ticket)
+            plan, notice = cleared.plan, ""
+        except FolderGone:
+            assert ctx.plan is not None
+            plan, notice = ctx.plan, ""
+            if workspace.cwd == plan.cwd:
+                workspace.cwd = workspace.root
+                notice = f"the working directory {plan.cwd} no longer exists; this ran in {workspace.root}"
+        again = await _plan_again(plan, ticket, services)
+        if notice:
+            again = replace(again, notes=(*again.notes, notice))
+        is_same = again.effects == plan.effects and not any(effect.opaque for effect in again.effects)
+        cleared = replace(cleared, plan=again) if cleared is not None and is_same else None
+        plan = ctx.plan = again
+
+
+async def _plan_again(plan: PlannedCall, ticket: Ticket, services: Services) -> PlannedCall:
+    again = await resolve_remote(normalize(bind(plan.call, plan.tool), services.workspace), services.workspace)
+    await _readmit(again, ticket, services)
+    return again
 
 
 async def _clear(
@@ -426,10 +467,8 @@ async def _rewrite(
 ) -> PlannedCall:
     """Plan the call anew with another input, checked like any other, and admit it again."""
     call = ToolCall(plan.call.id, plan.call.name, dict(input))
-    plan = await resolve_remote(normalize(bind(call, plan.tool), services.workspace), services.workspace)
-    await _readmit(plan, ticket, services)
-    ctx.plan = plan
-    return plan
+    ctx.plan = await _plan_again(replace(plan, call=call), ticket, services)
+    return ctx.plan
 
 
 async def authorize(
@@ -446,11 +485,13 @@ async def authorize(
     """
     decision = await decide(plan, opinions, services.judge, services.workspace)
     answer: Answer | None = None
+    if decision.behavior == "ask" and answered is None:
+        while await services.queue.approval_order.wait_turn(ticket.order, services.abort):
+            # The answers before this one may have added rules or set another mode.
+            decision = await decide(plan, opinions, services.judge, services.workspace)
     if decision.behavior == "ask":
-        if answered is None:
-            await services.queue.approval_order.wait_turn(ticket.order, services.abort)
-            if services.events.has_subscribers:
-                services.events.emit(PermissionAsked(call_id=plan.call.id, name=plan.tool.name, decision=decision))
+        if answered is None and services.events.has_subscribers:
+            services.events.emit(PermissionAsked(call_id=plan.call.id, name=plan.tool.name, decision=decision))
         answer = answered or await _ask(Question(plan, decision), services)
         default_text = "yes" if answer.allowed else "no"
         reason = Reason("answer", "allow" if answer.allowed else "deny", answer.words or default_text)

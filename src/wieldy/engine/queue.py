@@ -14,7 +14,7 @@ from contextvars import ContextVar, Token
 from typing import Self
 
 from wieldy.core.abort import Abort
-from wieldy.core.effects import Effects, Writes, clash
+from wieldy.core.effects import Effects, changes_anything, clash
 from wieldy.engine.supervise import Supervisor
 
 _current_ticket: ContextVar[Ticket | None] = ContextVar("wieldy_ticket", default=None)
@@ -56,7 +56,7 @@ class Ticket:
         """State what the call touches; `safe` overrides whether it may run beside others."""
         self.effects = effects
         self.alone = any(effect.opaque for effect in effects) if safe is None else not safe
-        self.writes = safe is not True and any(isinstance(effect, Writes) for effect in effects)
+        self.writes = safe is not True and any(map(changes_anything, effects))
 
     def clashes(self, other: Ticket) -> bool:
         if self.alone or other.alone:
@@ -129,12 +129,18 @@ class Queue:
             ticket.has_slot = True
         ticket.context_token = _current_ticket.set(ticket)
 
-    def leave(self, ticket: Ticket) -> None:
-        """The call is over: admit whoever waited only for it."""
+    def pause(self, ticket: Ticket) -> None:
+        """The call does not run yet after all: give its slot back."""
         if ticket.context_token is not None:
             _current_ticket.reset(ticket.context_token)
+            ticket.context_token = None
         if ticket.has_slot:
             self._release_slot()
+            ticket.has_slot = False
+
+    def leave(self, ticket: Ticket) -> None:
+        """The call is over: admit whoever waited only for it."""
+        self.pause(ticket)
         self.approval_order.leave(ticket.order)
         if ticket not in self._claimed:
             return
@@ -193,13 +199,14 @@ class ApprovalOrder:
         if self._waiting and (first := self._waiting.get(min(self._undecided))) is not None and not first.done():
             first.set_result(None)
 
-    async def wait_turn(self, order: tuple[int, ...], abort: Abort) -> None:
-        """Wait until it is this call's turn to ask; a call that was decided before is undecided again."""
+    async def wait_turn(self, order: tuple[int, ...], abort: Abort) -> bool:
+        """Wait until it is this call's turn to ask, and return whether others asked before; it is undecided until then."""
         self._undecided.add(order)
         if min(self._undecided) == order:
-            return
+            return False
         self._waiting[order] = asyncio.get_running_loop().create_future()
         await self._supervisor.wait(self._waiting[order], abort)
+        return True
 
 
 def _block(ticket: Ticket, *, by: Ticket) -> None:

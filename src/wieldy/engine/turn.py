@@ -21,7 +21,7 @@ class CallTurn:
     """Owns the tasks of its calls: leaving the block with an error cancels what is still running.
 
     Where there is a `flush`, it is awaited before a call does something that lasts, so that the transcript on disk already
-    contains the call; `lasting_calls` are the ids of those that did. `waiting` are the effects of calls whose questions
+    contains the call; `lasting_calls` are the ids of those that did. `waiting` is what calls touch whose questions
     are answered later.
     """
 

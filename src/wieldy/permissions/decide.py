@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion, Reason
-from wieldy.core.effects import Effect, Fetches, Opaque, Reads, Runs, Writes
+from wieldy.core.effects import Effect, Fetches, Opaque, Reads, Runs, State, Writes
 from wieldy.core.state_dirs import shared_folders
 from wieldy.core.workspace import UNKNOWN_HOME
 from wieldy.permissions import suggest
@@ -268,7 +268,7 @@ class Policy:
                 yield from self._network.judge(effect.url, context)
             elif isinstance(effect, Opaque):
                 yield self._judge_unknown(context, context.plan.tool.unknown_effects)
-        if not effects:
+        if all(isinstance(effect, State) for effect in effects):
             yield self._judge_unknown(context, "it asks before it runs", harmless=True)
 
     def _judge_unknown(self, context: DecisionContext, why: str, *, harmless: bool = False) -> Finding:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from wieldy.core.effects import Effects, Fetches, Runs, Writes
-from wieldy.core.errors import Refusal, ToolFailure
+from wieldy.core.effects import CHANGES_FOLDER, CHANGES_SHELLS, Effects, Fetches, Runs, Writes
+from wieldy.core.errors import FolderGone, Refusal, ToolFailure
 from wieldy.core.filesystem import look
 from wieldy.core.setting_keys import BASH_TIMEOUT_VARIABLES, default_of
 from wieldy.core.threads import in_thread
@@ -78,8 +78,13 @@ class Bash(Tool):
         analysis = _analyze(input["command"], workspace.cwd, workspace)
         contained = analysis.verdict == "read_only"
         runs = Runs(input["command"], contained, _reason_to_leave(input, workspace), analysis)
+        if not contained:
+            return (runs,)
         # The parts are judged with the command.
-        return (runs, *(one for one in analysis.effects if not isinstance(one, Runs))) if contained else (runs,)
+        parts = [effect for effect in analysis.effects if not isinstance(effect, Runs)]
+        if input.get("run_in_background"):
+            return (runs, *parts, CHANGES_SHELLS)
+        return (runs, *parts, CHANGES_FOLDER) if analysis.may_change_folder else (runs, *parts)
 
     def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
         """Not for a read-only command."""
@@ -99,6 +104,9 @@ class Bash(Tool):
             raise Refusal("check", "The command is empty.", "Send the command to run.")
         if _leaves_sandbox(input, ctx.workspace) and not ctx.workspace.setting("sandbox.allowUnsandboxed"):
             raise Refusal("check", "The settings keep commands in the sandbox.", "Leave out `sandbox: false`.")
+        workspace = ctx.workspace
+        if ctx.cwd != workspace.root and not await look(workspace.files, workspace.files.is_folder, ctx.cwd):
+            raise FolderGone
         return None
 
     def show_use(self, input: Mapping[str, Any]) -> str:
@@ -154,13 +162,10 @@ class Launch(Struct, frozen=True):
 
 async def _prepare(args: Mapping[str, Any], ctx: ToolContext) -> Launch:
     """Confine a command, neutralize its environment and, in the foreground, look at what it may write."""
-    from wieldy.shell.running.session import ensure_working_directory
-
     workspace, command = ctx.workspace, args["command"]
     analysis = _analysis(command, ctx)
-    folder_notice = await look(workspace.files, ensure_working_directory, workspace)
     confine, sandbox_notice = await _confinement(args, analysis, ctx)
-    notices = [notice for notice in (folder_notice, sandbox_notice) if notice]
+    notices = [sandbox_notice] if sandbox_notice else []
     env = await _neutral_environment(analysis, workspace)
     snapshot = None
     if not args.get("run_in_background") and analysis.verdict != "read_only" and _undo_is_on(workspace):
@@ -168,14 +173,13 @@ async def _prepare(args: Mapping[str, Any], ctx: ToolContext) -> Launch:
             notices.append(await _record_unwatched_backend(ctx))
         else:
             snapshot = await _take_snapshot(analysis, ctx)
-    return Launch(command, workspace.cwd, analysis, confine, env, tuple(notices), snapshot)
+    return Launch(command, ctx.cwd, analysis, confine, env, tuple(notices), snapshot)
 
 
 async def _start(launch: Launch, workspace: Workspace, *, keeps_directory: bool | None = None) -> Shell:
     """Start a command on this machine or on the backend."""
     if keeps_directory is None:
-        parts = launch.analysis.parts
-        keeps_directory = launch.analysis.verdict == "read_only" and all(part.program != "cd" for part in parts)
+        keeps_directory = not launch.analysis.may_change_folder
     shells = workspace.services.shells
     command, cwd, env = launch.command, launch.cwd, launch.env
     if workspace.backend is None:
@@ -412,6 +416,7 @@ async def _take_snapshot(analysis: Analysis, ctx: ToolContext) -> CommandSnapsho
         tool="Bash",
         turn=ctx.message_id,
         ended_file=workspace.services.shells.guardian.ended_file,
+        folder=ctx.cwd,
     )
 
 

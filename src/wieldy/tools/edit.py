@@ -23,6 +23,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
 @tool(
     name="Edit",
     described_in=__file__,
+    uses_folder=False,
     reads="file_path",
     writes="file_path",
     aliases={"path": "file_path"},

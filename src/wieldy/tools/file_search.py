@@ -71,7 +71,7 @@ async def file_search(  # noqa: PLR0913 - the options of a search are many
     workspace = ctx.workspace
     apply = replace_with is not None and not preview_only
     request = FileSearchRequest(
-        root=path or workspace.cwd,
+        root=path or ctx.cwd,
         pattern=pattern,
         replace=replace_with,
         multiline=multiline,
@@ -87,7 +87,7 @@ async def file_search(  # noqa: PLR0913 - the options of a search are many
             "Raise max_files, or narrow the search with path, file_glob or exclude.",
         )
     notes = await _apply(ctx, request, files) if apply and files else ()
-    return _report(files, more, request, workspace.cwd, notes)
+    return _report(files, more, request, ctx.cwd, notes)
 
 
 async def _swept(ctx: ToolContext, request: FileSearchRequest, max_files: int) -> tuple[list[FileSearchResult], bool]:

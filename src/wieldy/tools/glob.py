@@ -48,7 +48,7 @@ async def glob(
 
     started = time.perf_counter()
     workspace = ctx.workspace
-    folder = path or workspace.cwd
+    folder = path or ctx.cwd
     files = workspace.files
     try:
         if not stat.S_ISDIR((await look(files, files.stat, folder)).st_mode):
@@ -58,8 +58,8 @@ async def glob(
     except SearchFailure as failure:
         raise ToolFailure(str(failure)) from None
     except OSError as error:
-        raise ToolFailure(*await in_thread(explain_unreachable, folder, error, workspace.cwd, files)) from None
-    lines = [relative_path(file, workspace.cwd) for file in result.files]
+        raise ToolFailure(*await in_thread(explain_unreachable, folder, error, ctx.cwd, files)) from None
+    lines = [relative_path(file, ctx.cwd) for file in result.files]
     truncated = result.total > len(result.files)
     if not result.total:
         lines.append("No files found")

@@ -59,8 +59,8 @@ async def grep(  # noqa: PLR0913 - the options of a search are many
     workspace = ctx.workspace
     query = GrepQuery(
         pattern=pattern,
-        root=path or workspace.cwd,
-        real_root=ctx.resolved(path or workspace.cwd),
+        root=path or ctx.cwd,
+        real_root=ctx.resolved(path or ctx.cwd),
         mode=output_mode,
         globs=tuple(split_globs(glob or "")),
         file_type=type or None,
@@ -77,9 +77,9 @@ async def grep(  # noqa: PLR0913 - the options of a search are many
     except SearchFailure as failure:
         raise ToolFailure(str(failure)) from None
     except OSError as error:
-        reason = await in_thread(explain_unreachable, query.root, error, workspace.cwd, workspace.files)
+        reason = await in_thread(explain_unreachable, query.root, error, ctx.cwd, workspace.files)
         raise ToolFailure(*reason) from None
-    body = "\n".join(_body(query, result, workspace.cwd, line_numbers))
+    body = "\n".join(_body(query, result, ctx.cwd, line_numbers))
     text = "\n".join(filter(None, (body, *_notes(query, result))))
     return Output(text, data=_data(query, result, body))
 

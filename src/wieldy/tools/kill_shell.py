@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wieldy.core.effects import NO_EFFECTS
+from wieldy.core.effects import CHANGES_SHELLS
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 
@@ -10,7 +10,7 @@ from wieldy.core.tool_decorator import tool
 @tool(
     name="KillShell",
     described_in=__file__,
-    effects=lambda input, workspace: NO_EFFECTS,
+    effects=lambda input, workspace: (CHANGES_SHELLS,),
     # It reaches only shells this workspace started itself.
     needs_permission=False,
     aliases={"bash_id": "shell_id", "task_id": "shell_id"},

@@ -39,7 +39,7 @@ async def ls(
     from wieldy.search.similar_paths import explain_unreachable
     from wieldy.search.tree import list_tree
 
-    folder, files = path or ctx.workspace.cwd, ctx.workspace.files
+    folder, files = path or ctx.cwd, ctx.workspace.files
     try:
         tree = await in_thread(
             list_tree,
@@ -55,11 +55,9 @@ async def ls(
     except NotADirectoryError:
         if await in_thread(files.exists, folder):
             raise ToolFailure(f"{folder} is a file, not a folder.", "Use Read to see it.") from None
-        raise ToolFailure(
-            *await in_thread(explain_unreachable, folder, FileNotFoundError(), ctx.workspace.cwd, files)
-        ) from None
+        raise ToolFailure(*await in_thread(explain_unreachable, folder, FileNotFoundError(), ctx.cwd, files)) from None
     except OSError as error:
-        raise ToolFailure(*await in_thread(explain_unreachable, folder, error, ctx.workspace.cwd, files)) from None
+        raise ToolFailure(*await in_thread(explain_unreachable, folder, error, ctx.cwd, files)) from None
     heading = escape_controls(display_path(folder)).rstrip("/") + "/"
     notes = (f"[{note}]" for note in _notes(tree))
     text = "\n".join((heading, *(f"  {line}" for line in tree.lines()), *notes))

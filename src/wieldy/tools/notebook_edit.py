@@ -30,6 +30,7 @@ def _translate(input: dict[str, Any]) -> dict[str, Any]:
 @tool(
     name="NotebookEdit",
     described_in=__file__,
+    uses_folder=False,
     translate=_translate,
     reads="notebook_path",
     writes="notebook_path",

@@ -13,6 +13,7 @@ from wieldy.core.tool_decorator import tool
 @tool(
     name="NotebookRead",
     described_in=__file__,
+    uses_folder=False,
     reads="notebook_path",
     aliases={"file_path": "notebook_path", "path": "notebook_path"},
     timeout=120.0,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @tool(
     name="Read",
     described_in=__file__,
+    uses_folder=False,
     reads="file_path",
     aliases={"path": "file_path"},
     max_result_chars=MAX_CHARS + 1000,

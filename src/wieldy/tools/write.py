@@ -21,6 +21,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
 @tool(
     name="Write",
     described_in=__file__,
+    uses_folder=False,
     writes="file_path",
     aliases={"path": "file_path"},
     check=_check,

@@ -106,7 +106,7 @@ async def test_a_vanished_directory_falls_back_to_the_root_with_a_notice(open_bo
         await box.call("Bash", command="mkdir gone && cd gone")
         await box.call("Bash", command="rmdir ../gone")
         result = await box.call("Bash", command="pwd")
-        assert result.text.startswith(box.workspace.root + "\n[")
+        assert result.text.startswith(box.workspace.root + "\n(")
         assert "no longer exists" in result.text
 
 

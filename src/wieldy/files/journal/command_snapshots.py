@@ -66,15 +66,17 @@ class CommandSnapshot:
         tool: str,
         turn: str | None = None,
         ended_file: str = "",
+        folder: str = "",
     ) -> CommandSnapshot:
         """Look at the paths that a command is known to write, or at the whole project where they are not known.
 
+        The `folder` that the command starts in, if given, is looked at first.
         `ended_file` is where the guardian writes down when all processes of the command have ended, should this one die.
         """
         trees = workspace.services.command_snapshots.trees
         seconds = workspace.setting("bash.snapshotSeconds")
         trees.limits = replace(trees.limits, seconds=seconds)
-        scope = _scope(workspace, written)
+        scope = _scope(workspace, written, folder or workspace.root)
         session = workspace.services.journal.session
         origin = ChangeOrigin(session, call_id, tool, turn, kind="command")
         command = cls(workspace, origin)
@@ -157,9 +159,9 @@ async def record_unwatched(
         await journal.run(journal.record, (), origin)
 
 
-def _scope(workspace: Workspace, written: Sequence[str] | None) -> SnapshotScope:
+def _scope(workspace: Workspace, written: Sequence[str] | None, folder: str) -> SnapshotScope:
     if written is None:
-        return SnapshotScope(workspace.roots, first=workspace.cwd)
+        return SnapshotScope(workspace.roots, first=folder)
     folders: list[str] = []
     paths: list[str] = []
     for path in written:

@@ -44,6 +44,11 @@ class Analysis(Struct, frozen=True):
         return tuple(dict.fromkeys([effect for part in self.parts for effect in part.effects]))
 
     @property
+    def may_change_folder(self) -> bool:
+        """Whether the shell may end in another folder than it started in."""
+        return self.verdict != "read_only" or any(part.program == "cd" for part in self.parts)
+
+    @property
     def neutral_git_folders(self) -> tuple[str, ...]:
         """Where git commands look for repositories if all of them only read, so that the launcher must neutralize git."""
         git = [part for part in self.parts if part.program == "git"]

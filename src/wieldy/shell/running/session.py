@@ -208,14 +208,6 @@ def _report_command(report: Path) -> str:
     return f"{{ builtin pwd -P >| '{quoted}'; }} >/dev/null 2>&1"
 
 
-def ensure_working_directory(workspace: Workspace) -> str | None:
-    """Fall back to the project root if the working directory is gone; returns a notice about that."""
-    if workspace.files.is_folder(workspace.cwd):
-        return None
-    missing, workspace.cwd = workspace.cwd, workspace.root
-    return f"The working directory {missing} no longer exists; the command ran in {workspace.root}."
-
-
 def update_working_directory(workspace: Workspace, before: str, after: str | None) -> str | None:
     """Move the workspace to where a command ended, or back to its root with a notice if that is not allowed."""
     if after is None or after == before or not workspace.files.is_folder(after):

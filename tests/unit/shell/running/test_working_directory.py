@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.session import ensure_working_directory, update_working_directory
+from wieldy.shell.running.session import update_working_directory
 
 
 @pytest.fixture
@@ -40,11 +40,3 @@ def test_a_symlink_out_of_the_project_is_outside(workspace, tmp_path):
 def test_an_end_that_is_not_known_changes_nothing(workspace):
     assert update_working_directory(workspace, workspace.cwd, None) is None
     assert workspace.cwd == workspace.root
-
-
-def test_a_vanished_folder_falls_back_to_the_project_root(workspace, tmp_path):
-    workspace.cwd = str(tmp_path / "project" / "gone")
-    notice = ensure_working_directory(workspace)
-    assert notice and "gone" in notice and "no longer exists" in notice
-    assert workspace.cwd == workspace.root
-    assert ensure_working_directory(workspace) is None
