@@ -1,4 +1,7 @@
-"""The linters and type checkers: which files each handles, how to run it on unsaved content, how to parse its output."""
+"""The linters and type checkers: which files each handles, how to run it on unsaved content, how to parse its output.
+
+None runs code of the project unless it is confined: a program of the project is taken only then, and so are its plugins.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +18,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from wieldy.core.programs import find_program
 from wieldy.core.subprocesses import kill_process
 from wieldy.core.threads import in_thread
 from wieldy.shell.running.reaper import ProcessTree, end_tree
@@ -117,30 +120,34 @@ class CheckedFile(Struct, frozen=True):
 
 
 class Checker(Struct, frozen=True):
-    """How to run a checker. `arguments` follow its name; with `reads_stdin` the content is piped to it."""
+    """How to run a checker. `arguments` follow its name; with `reads_stdin` the content is piped to it.
+
+    `without_plugins` are further arguments that keep a checker, which would load plugins of the project, from that.
+    `in_scratch`: it starts programs that would import from the folder it runs in.
+    """
 
     name: str
     arguments: Callable[[CheckedFile], tuple[str, ...]]
     parse: Parse
     program: str = ""
     reads_stdin: bool = False
+    without_plugins: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    in_scratch: bool = False
 
-    def find_program(self, env: Mapping[str, str]) -> str | None:
-        """The path of its program, if it is installed."""
-        if self.program:
-            return self.program
-        path = shutil.which(self.name, path=env.get("PATH", os.defpath))
-        return path if path and os.path.isabs(path) else None
+    def find_program(self, env: Mapping[str, str], roots: Sequence[str]) -> str | None:
+        """The path of its program, if it is installed outside the roots."""
+        return self.program or find_program(self.name, env, roots)
 
 
-def checkers_for(path: str, env: Mapping[str, str]) -> list[tuple[Checker, str]]:
-    """The installed checkers for a file, one of each kind, with their programs."""
+def checkers_for(path: str, env: Mapping[str, str], roots: Sequence[str] = ()) -> list[tuple[Checker, str]]:
+    """The checkers for a file that are installed outside the roots, one of each kind, with their programs."""
     kinds, fallback = BY_SUFFIX.get(os.path.splitext(path)[1], ((), None))
     checkers: list[tuple[Checker, str]] = []
     for alternatives in kinds:
-        installed = ((checker, program) for checker in alternatives if (program := checker.find_program(env)))
+        installed = ((checker, program) for checker in alternatives if (program := checker.find_program(env, roots)))
         checkers += [first] if (first := next(installed, None)) else []
-    if not checkers and fallback is not None and (program := fallback.find_program(env)):
+    if not checkers and fallback is not None and (program := fallback.find_program(env, roots)):
         checkers.append((fallback, program))
     return checkers
 
@@ -248,10 +255,12 @@ def _json(output: str, kind: type) -> Any:
 
 
 RUFF = Checker("ruff", _ruff, _parse_ruff, reads_stdin=True)
-MYPY = Checker("mypy", _mypy, _parse_mypy)
-PYRIGHT = Checker("pyright", _pyright, _parse_pyright)
+MYPY = Checker("mypy", _mypy, _parse_mypy, without_plugins=("--config-file=",))
+PYRIGHT = Checker("pyright", _pyright, _parse_pyright, in_scratch=True)
 TSC = Checker("tsc", _tsc, _parse_tsc)
-VET = Checker("go", _vet, _parse_vet)
+# A module may name another toolchain, which go would fetch and run; cgo runs compilers, version stamps run git.
+_GO = {"GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOPROXY": "off"}
+VET = Checker("go", _vet, _parse_vet, env=_GO)
 NODE = Checker("node", lambda file: ("--check", file.copy), _parse_node)
 PYTHON = Checker("python", lambda file: ("-I", "-m", "py_compile", file.copy), _parse_python, sys.executable)
 

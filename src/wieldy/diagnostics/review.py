@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import shutil
 import stat
 import tempfile
 from collections import OrderedDict
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Advice
 from wieldy.core.effects import Writes
 from wieldy.core.outcome import Done, Outcome, Text
+from wieldy.core.programs import is_inside
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.diagnostics.checkers import (
@@ -32,6 +34,7 @@ from wieldy.diagnostics.checkers import (
     run_program,
 )
 from wieldy.shell.running.launch import scrub_secrets
+from wieldy.shell.sandbox.policy import policy_for
 
 T = TypeVar("T")
 
@@ -93,9 +96,19 @@ class Diagnostics:
     async def _find_new(self, path: str, before: bytes, after: bytes) -> list[Diagnostic]:
         workspace = self._workspace
         cache = str(workspace.session_dir / "checkers")
-        # Checkers run plugins that the project names: like commands, they get no secrets.
+        # Checkers may run plugins that the project names: like commands, they get no secrets.
         env, _ = scrub_secrets(workspace.env, workspace.setting("bash.keepEnv"))
-        return await EditedFile(path, before, after, workspace.root, cache, env).new_diagnostics(self.seconds)
+        wrapper = await workspace.services.sandbox.wrapper()
+        policy = await in_thread(policy_for, workspace) if wrapper.is_complete else None
+
+        def confine(command: list[str], writable: tuple[str, ...]) -> list[str]:
+            assert policy is not None
+            readable = (*policy.readable, *workspace.roots, os.path.dirname(command[0]))
+            narrow = dataclasses.replace(policy, writable=writable, protected=(), readable=readable, network=False)
+            return [*wrapper.prefix(narrow), *command]
+
+        file = EditedFile(path, before, after, workspace.root, cache, env, None if policy is None else confine)
+        return await file.new_diagnostics(self.seconds)
 
     def _edited_path(self, plan: PlannedCall) -> str | None:
         """The file that a call edits, if there are checkers for it."""
@@ -146,7 +159,10 @@ def _read_content(path: str, missing: bytes | None = None) -> bytes | None:
 
 
 class EditedFile(Struct, frozen=True):
-    """A file before and after an edit. `cache` is a folder where checkers may keep their caches."""
+    """A file before and after an edit. `cache` is a folder where checkers may keep their caches.
+
+    `confine` turns a command into one that writes only in some folders; where there is none, no code of the project runs.
+    """
 
     path: str
     before: bytes
@@ -154,13 +170,14 @@ class EditedFile(Struct, frozen=True):
     root: str
     cache: str
     env: Mapping[str, str]
+    confine: Callable[[list[str], tuple[str, ...]], list[str]] | None = None
 
     async def new_diagnostics(self, seconds: float) -> list[Diagnostic]:
         """The errors that the edit introduced. A checker that takes longer than `seconds` is ignored."""
-        checkers = checkers_for(self.path, self.env)
+        checkers = checkers_for(self.path, self.env, () if self.confine else (self.root,))
         if not checkers:
             return []
-        folder = await in_thread(tempfile.mkdtemp, prefix="wieldy-check-")
+        folder = await in_thread(self._make_folder)
         try:
             results = await asyncio.gather(
                 *(self._compare(checker, program, folder, seconds) for checker, program in checkers)
@@ -183,8 +200,21 @@ class EditedFile(Struct, frozen=True):
         file = await in_thread(self._write_copy, content, folder)
         arguments = await in_thread(checker.arguments, file)
         stdin = content if checker.reads_stdin else b""
-        output = await run_program((program, *arguments), stdin=stdin, cwd=self.root, env=self.env)
+        command = [program, *arguments]
+        is_of_project = any(
+            is_inside(os.path.realpath(place), self.root) for place in (program, os.path.dirname(program))
+        )
+        if self.confine is not None and (is_of_project or checker.without_plugins):
+            command = self.confine(command, (folder, self.cache))
+        else:
+            command[1:1] = checker.without_plugins
+        cwd = file.scratch if checker.in_scratch else self.root
+        output = await run_program(command, stdin=stdin, cwd=cwd, env={**self.env, **checker.env})
         return await in_thread(lambda: list(checker.parse(output, file))) if output else []
+
+    def _make_folder(self) -> str:
+        os.makedirs(self.cache, mode=0o700, exist_ok=True)
+        return tempfile.mkdtemp(prefix="check-", dir=self.cache)
 
     def _write_copy(self, content: bytes, folder: str) -> CheckedFile:
         """Write the content to a file of the same name in a new folder."""

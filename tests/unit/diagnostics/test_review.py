@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.needs import skip_untested
 
 from wieldy import Toolbox
+from wieldy.diagnostics import checkers
+from wieldy.diagnostics.checkers import Checker
 
 pytestmark = pytest.mark.asyncio
 
@@ -115,3 +119,94 @@ async def test_a_checker_gets_no_secrets_of_the_environment(root: Path, monkeypa
     seen = (root / "seen").read_text()
     assert "SOME_PLACE" in seen
     assert "hunter2" not in seen
+
+
+PLUGIN = """
+import pathlib
+from mypy.plugin import Plugin
+
+def plugin(version):
+    for place in {places!r}:
+        try:
+            pathlib.Path(place).write_text("ran")
+        except OSError:
+            pass
+    return Plugin
+"""
+
+
+def plant_plugin(root: Path) -> list[Path]:
+    """A project whose mypy configuration names a plugin; returns the files that would show that it could write."""
+    marks = [root / "mark", root.parent / "mark"]
+    (root / "plug.py").write_text(PLUGIN.format(places=list(map(str, marks))))
+    (root / "mypy.ini").write_text("[mypy]\nplugins = plug.py\npython_executable = ./python\n")
+    (root / "python").write_text(f'#!/bin/sh\ntouch {marks[0]}\nexec {sys.executable} "$@"\n')
+    (root / "python").chmod(0o755)
+    (root / "a.py").write_text("x: int = 1\n")
+    return marks
+
+
+def only_on_path(monkeypatch: pytest.MonkeyPatch, folder: Path, *programs: str | Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for program in programs:
+        (folder / Path(program).name).symlink_to(program)
+    monkeypatch.setenv("PATH", str(folder))
+
+
+MYPY = Path(os.path.dirname(sys.executable), "mypy")
+
+
+async def test_a_plugin_of_the_project_does_not_run_where_there_is_no_sandbox(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks = plant_plugin(root)
+    only_on_path(monkeypatch, tmp_path / "only", MYPY)
+    async with box(root) as toolbox:
+        result = await edit(toolbox, "= 1", "= ''")
+    assert "Incompatible types in assignment" in result.text
+    assert not any(mark.exists() for mark in marks)
+
+
+async def test_a_plugin_of_the_project_can_change_nothing_in_the_sandbox(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if (bwrap := shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin")) is None:
+        skip_untested("bubblewrap is not installed")
+    marks = plant_plugin(root)
+    (root / "mypy.ini").write_text("[mypy]\nplugins = plug.py\ndisallow_untyped_defs = True\n")
+    only_on_path(monkeypatch, tmp_path / "only", MYPY, bwrap, "/bin/bash")
+    async with box(root) as toolbox:
+        result = await edit(toolbox, "x: int = 1", "def f(x): return x")
+    assert "Function is missing a type annotation" in result.text, "the project's configuration counts"
+    assert not any(mark.exists() for mark in marks)
+
+
+@pytest.mark.parametrize("checker", ["ruff", "mypy", "pyright", "tsc", "go", "node"])
+@pytest.mark.parametrize("place", ["bin", "outside"])
+async def test_no_checker_of_the_project_runs_outside_a_sandbox(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checker: str, place: str
+) -> None:
+    """Neither one in its folder, nor one that a link outside leads to."""
+    program = root / "bin" / checker
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n: > {tmp_path}/mark\n")
+    program.chmod(0o755)
+    if place == "outside":
+        only_on_path(monkeypatch, tmp_path / "only", program)
+    else:
+        monkeypatch.setenv("PATH", f"{program.parent}:./bin:bin:")
+    suffix = {"tsc": "ts", "go": "go", "node": "js"}.get(checker, "py")
+    monkeypatch.chdir(root)
+    async with box(root) as toolbox:
+        await toolbox.call("Write", file_path=f"a.{suffix}", content="x = 1\n")
+    assert not (tmp_path / "mark").exists()
+
+
+ALL_CHECKERS = [value for value in vars(checkers).values() if isinstance(value, Checker)]
+
+
+async def test_every_checker_says_how_it_is_kept_from_code_of_the_project() -> None:
+    """A new one must be looked at: does it load plugins, run a toolchain, or start programs in its folder?"""
+    data_only = {"ruff", "tsc", "node", "python"}
+    kept = {checker.name for checker in ALL_CHECKERS if checker.without_plugins or checker.env or checker.in_scratch}
+    assert {checker.name for checker in ALL_CHECKERS} == data_only | kept
