@@ -10,15 +10,11 @@ from collections import Counter
 
 from wieldy.shell.parsing import syntax
 from wieldy.shell.policy.pipeline_input import UNKNOWN_INPUT
+from wieldy.shell.policy.programs.builtins import ASSIGNING_BUILTINS, assigned_variables
 from wieldy.shell.policy.programs.spec import word_set
 from wieldy.shell.policy.words import ShellState, resolve_words
 from wieldy.shell.policy.wrappers import unwrap
 
-_VARIABLE_SETTERS = word_set(
-    "read declare typeset local export readonly unset mapfile readarray getopts let eval source . trap enable alias shopt"
-)
-# With `-v` and `-p` they set the variable that is named there.
-_SETTERS_BY_OPTION = word_set("printf wait")
 _CWD_CHANGERS = word_set("cd pushd popd eval source .")
 _NOTHING_KNOWN = ShellState("", "", ())
 
@@ -33,8 +29,10 @@ def constant_variables(script: syntax.ShellScript) -> frozenset[str]:
             case syntax.LoopCommand(variable=str(name), select=select):
                 counts[name] += 2 if select else 1
             case syntax.SimpleCommand(assignments=assignments):
-                if _may_set_variables(command):
+                names = _set_variables(command)
+                if names is None:
                     return frozenset()
+                counts.update(dict.fromkeys(names, 2))
                 for one in assignments:
                     counts[one.name] += 1 if one.plain and not command.words else 2
         for piece in syntax.nested_pieces(syntax.pieces_of(command)):
@@ -60,13 +58,18 @@ def may_change_cwd(code: syntax.ShellScript | syntax.Command) -> bool:
     return any(map(may_change_cwd, syntax.bodies_of(code)))
 
 
-def _may_set_variables(command: syntax.SimpleCommand) -> bool:
+def _set_variables(command: syntax.SimpleCommand) -> tuple[str, ...] | None:
+    """The variables that a command sets, apart from the assignments before it; None if they are not certain."""
     if not command.words:
-        return False
-    program = _program(command)
-    if program in _SETTERS_BY_OPTION:
-        return any(word.may_be_option for word in resolve_words(command.words, _NOTHING_KNOWN))
-    return program is None or program in _VARIABLE_SETTERS
+        return ()
+    unwrapped = unwrap(resolve_words(command.words, _NOTHING_KNOWN), UNKNOWN_INPUT)
+    if unwrapped.problem or unwrapped.program is None:
+        return None
+    # The script of `eval` is followed elsewhere.
+    name = "eval" if "eval" in unwrapped.wrappers else unwrapped.program
+    names = assigned_variables(name, unwrapped.words[1:])
+    always = builtin.always if (builtin := ASSIGNING_BUILTINS.get(name)) is not None else ()
+    return None if names is None else (*names, *always)
 
 
 def _program(command: syntax.SimpleCommand) -> str | None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from wieldy.shell.policy.programs.spec import (
     NO_EFFECTS,
     CallEffects,
     ProgramCall,
     ProgramCheck,
+    UnknownArguments,
     option_table,
     parse_args,
     unknown,
@@ -29,11 +32,76 @@ _SCRIPT_VARIABLES = word_set(
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INFLUENTIAL_LOWERCASE = re.compile(r"(https?|ftp|all|no)_proxy|npm_config_.*|histchars|auto_resume")
-_STORING_FORMAT = re.compile(r"%[-#+ 0-9.*'lhjzt]*n")
+# What `printf` prints; of every other conversion, some store into a variable, as `%n` and `%Ln` do.
+_PRINTING_FORMAT = re.compile(
+    r"%%|%[-#+ 0']*(\d+|\*)?(\.(\d+|\*)?)?[hjlLtz]*[diouxXeEfFgGaAcsbqQ]|%\([^)%]*(%.[^)%]*)*\)T"
+)
 _UNARY = word_set("-a -b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S")
 _BINARY = word_set("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef")
 _SET_OPTIONS = re.compile(r"[-+][efuxvhbEmnTBCa]+")
 _NAMED_SETTINGS = word_set("errexit nounset pipefail xtrace verbose noglob noclobber")
+
+
+class AssigningBuiltin(Struct, frozen=True):
+    """A builtin that sets variables: those that options in `named` or operands name; `always` are set without being named.
+
+    `operands`: the operands are names, or `assignments`: names with or without a value.
+    """
+
+    options: str
+    named: tuple[str, ...] = ()
+    operands: bool = False
+    assignments: bool = False
+    always: tuple[str, ...] = ()
+
+
+_DECLARATION = AssigningBuiltin("-rxp", operands=True, assignments=True)
+# Every builtin that sets variables. Keywords, expansions and arithmetic that do are hazards of the syntax tree.
+ASSIGNING_BUILTINS: Mapping[str, AssigningBuiltin | None] = {
+    "read": AssigningBuiltin("-ers -d: -n: -N: -p: -t: -u:", operands=True, always=("REPLY",)),
+    **dict.fromkeys(
+        ("mapfile", "readarray"), AssigningBuiltin("-t -d: -n: -O: -s: -u:", operands=True, always=("MAPFILE",))
+    ),
+    "printf": AssigningBuiltin("-v:", ("-v",)),
+    "wait": AssigningBuiltin("-fn -p:", ("-p",)),
+    "unset": AssigningBuiltin("-v", operands=True),
+    **dict.fromkeys(("declare", "typeset", "export", "readonly"), _DECLARATION),
+    "local": AssigningBuiltin("-r", operands=True, assignments=True),
+    "cd": AssigningBuiltin("", always=("PWD", "OLDPWD")),
+    # What they set depends on arithmetic, on code, or on an option string.
+    **dict.fromkeys(
+        word_set(
+            "let getopts eval source . trap enable alias unalias shopt pushd popd bind complete compopt compgen fc hash"
+        )
+    ),
+}
+
+
+def assigned_variables(name: str, args: tuple[Word, ...]) -> tuple[str, ...] | None:
+    """The variables that a call of a builtin sets by name; None if they are not certain."""
+    if name not in ASSIGNING_BUILTINS:
+        return ()
+    builtin = ASSIGNING_BUILTINS[name]
+    if builtin is None:
+        return None
+    if not (builtin.named or builtin.operands):
+        return ()
+    try:
+        parsed = parse_args(args, option_table(builtin.options, exact=True, stops_at_operand=not builtin.operands))
+    except UnknownArguments:
+        return None
+    names: list[str] = []
+    for word in (*parsed.values(*builtin.named), *(parsed.operands if builtin.operands else ())):
+        variable, equals, value = word.prefix.partition("=") if builtin.assignments else (word.prefix, "", "")
+        certain = word.static or (equals and word.kind != "multiple")
+        # `declare` reads a value in parentheses as an array, whose subscripts are evaluated.
+        array = (
+            equals and name in ("declare", "typeset", "local") and (value.startswith("(") or not (value or word.static))
+        )
+        if not certain or array or not _NAME.fullmatch(variable):
+            return None
+        names.append(variable)
+    return tuple(names)
 
 
 def is_harmless_variable(name: str) -> bool:
@@ -50,15 +118,22 @@ def _no_effects(call: ProgramCall) -> CallEffects:
     return NO_EFFECTS
 
 
+def _assigning(call: ProgramCall) -> CallEffects:
+    """A builtin that sets variables, none of which influences a program."""
+    names = assigned_variables(call.name, call.args)
+    if names is None:
+        return unknown(f"which variables `{call.name}` sets, and to what, is not known in advance")
+    for name in names:
+        if not is_harmless_variable(name):
+            return unknown(f"`{call.name}` sets `{name}`, which can change what programs do")
+    return NO_EFFECTS
+
+
 def _printf(call: ProgramCall) -> CallEffects:
-    if not call.args:
-        return NO_EFFECTS
-    first, *rest = call.args
-    if first.static and first.text == "--" and rest:
-        first = rest[0]
-    elif first.may_be_option:
+    if assigned_variables(call.name, call.args) != ():
         return unknown("`printf` with an option, which can set variables")
-    if not first.static or _STORING_FORMAT.search(first.text):
+    operands = parse_args(call.args, option_table("", stops_at_operand=True)).operands
+    if operands and not (operands[0].static and "%" not in _PRINTING_FORMAT.sub("", operands[0].text)):
         return unknown("a format of `printf` that can set variables")
     return NO_EFFECTS
 
@@ -121,44 +196,12 @@ def _set(call: ProgramCall) -> CallEffects:
     return NO_EFFECTS
 
 
-def _read(call: ProgramCall) -> CallEffects:
-    return _names_only(parse_args(call.args, option_table("-ers -d: -n: -N: -p: -t: -u:", exact=True)).operands)
-
-
-def _unset(call: ProgramCall) -> CallEffects:
-    return _names_only(parse_args(call.args, option_table("-v", exact=True)).operands)
-
-
-def _declare(call: ProgramCall) -> CallEffects:
-    """`export`, `local`, `declare` and `readonly` of names without subscripts that influence no program."""
-    parsed = parse_args(call.args, option_table("-rxp" if call.name != "local" else "-r", exact=True))
-    for word in parsed.operands:
-        name, equals, _ = word.prefix.partition("=")
-        if (
-            not _NAME.fullmatch(name)
-            or not (equals or word.static)
-            or not is_harmless_variable(name)
-            or word.kind == "multiple"
-        ):
-            return unknown(f"`{call.name}` of `{name or word.source}`, which can change what programs do")
-    return NO_EFFECTS
-
-
-def _names_only(words: list[Word]) -> CallEffects:
-    for word in words:
-        if not word.static or not _NAME.fullmatch(word.text) or not is_harmless_variable(word.text):
-            return unknown(f"the variable `{word.source}` can change what programs do")
-    return NO_EFFECTS
-
-
 BUILTINS: Mapping[str, ProgramCheck] = {
     **dict.fromkeys(("echo", ":", "true", "false"), _no_effects),
     **dict.fromkeys(("break", "continue", "exit", "return", "shift"), _exit),
     **dict.fromkeys(("test", "["), _test),
-    **dict.fromkeys(("export", "local", "declare", "readonly"), _declare),
+    **dict.fromkeys(("export", "local", "declare", "readonly", "read", "unset"), _assigning),
     "printf": _printf,
     "cd": _cd,
     "set": _set,
-    "read": _read,
-    "unset": _unset,
 }
