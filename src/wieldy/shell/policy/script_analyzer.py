@@ -22,6 +22,7 @@ from wieldy.shell.policy.words import (
     PROCESS_SUBSTITUTION_PATH,
     ShellState,
     Word,
+    expands_too_far,
     literal,
     resolve_without_braces,
     resolve_word,
@@ -44,6 +45,11 @@ _CODE_VARIABLES = word_set(
     "PATH LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH DYLD_INSERT_LIBRARIES BASH_ENV ENV PROMPT_COMMAND PS4 HOME XDG_CONFIG_HOME GIT_DIR "
     "GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_EXEC_PATH"
 )
+# Reading them comes to no end.
+_ENDLESS = word_set("/dev/zero /dev/full /dev/random /dev/urandom")
+# They pass on what they read and hold no more of it than a line, so that a later `head` ends them.
+_STREAMING = word_set("cat tr fold base64 base32 od xxd hexdump strings cut head")
+MAX_BACKGROUND = 16
 _SOCKET = re.compile(r"/dev/(tcp|udp)/([^/]+)/([^/]+)")
 _OPEN_DESCRIPTOR = re.compile(r"/dev/fd/\d+")
 _DUPLICATED_DESCRIPTOR = re.compile(r"\d*-?")
@@ -162,6 +168,10 @@ class ScriptAnalyzer:
         self._cache: dict[str, CachedPart] = {}
         self._constants = constant_variables(script)
         self._names_on_disk = names_on_disk
+        # How many loops are around the command, how many processes were left running, and whether a later stage ends it.
+        self._loops = 0
+        self._background = 0
+        self._is_cut = False
 
     def follow_script(self, script: syntax.ShellScript, state: ShellState) -> ShellState:
         """Follow a script; the state at its end."""
@@ -173,6 +183,9 @@ class ScriptAnalyzer:
     def _follow_list(self, chain: syntax.AndOrList, state: ShellState) -> ShellState | None:
         success: ShellState | None = state
         failure: ShellState | None = state
+        self._background += chain.background
+        if self._background > MAX_BACKGROUND or (chain.background and self._loops):
+            self._add_problem("it starts processes in the background without a small bound")
         for operator, pipeline in chain.links:
             if operator == "":
                 after = self._follow_pipeline(pipeline, state)
@@ -192,14 +205,16 @@ class ScriptAnalyzer:
             after = self._follow_command(pipeline.stages[0], state, UNKNOWN_INPUT)
             return ExitStates(after.failure, after.success) if pipeline.negated else after
         piped, outer, start = UNKNOWN_INPUT, self._pipeline_start, len(self.parts)
+        cut = _streaming_stages(pipeline)
         for index, stage in enumerate(pipeline.stages):
             stage_start = len(self.parts)
+            self._is_cut = index < cut
             if isinstance(stage, syntax.SimpleCommand) and any(map(_redirects_input, stage.redirects)):
                 piped = UNKNOWN_INPUT
             self._follow_command(stage, state, piped)
             piped = output_of_stage(self.parts[stage_start:], piped, state.cwds, first=index == 0)
             self._pipeline_start = start if outer is None else outer
-        self._pipeline_start = outer
+        self._pipeline_start, self._is_cut = outer, False
         return ExitStates(state, state)
 
     def _follow_command(self, command: syntax.Command, state: ShellState, piped: PipelineInput) -> ExitStates:
@@ -256,14 +271,16 @@ class ScriptAnalyzer:
         self._follow_redirects(loop.redirects, state)
         values = self._loop_values(loop, state)
         state = _before_body(state, loop)
+        self._loops += 1
         if values is not None and loop.variable:
             self.revisited = True
             for value in values:
                 self.follow_script(loop.body, state.with_variable(loop.variable, value))
-            return state
-        if loop.condition:
-            self.follow_script(loop.condition, state)
-        self.follow_script(loop.body, state)
+        else:
+            if loop.condition:
+                self.follow_script(loop.condition, state)
+            self.follow_script(loop.body, state)
+        self._loops -= 1
         return state
 
     def _loop_values(self, loop: syntax.LoopCommand, state: ShellState) -> list[Word] | None:
@@ -317,6 +334,8 @@ class ScriptAnalyzer:
     def _follow_expansions(self, words: tuple[syntax.RawWord, ...], state: ShellState) -> None:
         """Follow the scripts that run when these words are expanded."""
         for word in words:
+            if expands_too_far(word, state):
+                self._add_problem(f"`{word.source}` becomes too many words")
             if len(word.pieces) != 1 or not isinstance(word.pieces[0], syntax.LiteralText):
                 self._follow_pieces(word.pieces, state)
 
@@ -381,7 +400,8 @@ class ScriptAnalyzer:
             if assignment.subscript and not assignment.subscript.source.isdecimal():
                 self._add_problem("an array subscript can run code held in a variable")
             self._follow_expansions(assignment.all_words, state)
-        redirects = redirect_effects(command.redirects, state)
+        bounded = self._is_cut or _bounds_its_input(words, state)
+        redirects = redirect_effects(command.redirects, state, bounded=bounded)
         if not words:
             self._add_without_program(command, redirects, state)
             return self._after_assignments(command, state)
@@ -450,7 +470,7 @@ class ScriptAnalyzer:
             effects = check_program(ProgramCall(name, words[1:], state))
         if unwrapped.reads:
             effects = replace(effects, reads=(*unwrapped.reads, *effects.reads))
-        touched = path_effects(effects, state)
+        touched = path_effects(effects, state, bounded=self._is_cut)
         self.sweeps.extend(touched.sweeps)
         part = self._make_part(invocation, name, effects, touched, state)
         if executed or (name == "find" and effects.writes):
@@ -597,6 +617,23 @@ def _with_heredoc_script(
     return replace(unwrapped, script=script, wrappers=wrappers, harmless=False, transparent=False)
 
 
+def _streaming_stages(pipeline: syntax.Pipeline) -> int:
+    """How many stages at the beginning of a pipeline end when a `head` behind them has read enough."""
+    count = 0
+    for index, stage in enumerate(pipeline.stages):
+        name = stage.words[0].source if isinstance(stage, syntax.SimpleCommand) and stage.words else ""
+        if name == "head":
+            count = index
+        if name not in _STREAMING:
+            break
+    return count
+
+
+def _bounds_its_input(words: tuple[Word, ...], state: ShellState) -> bool:
+    """Whether a program reads only so much of its input as its options say."""
+    return len(words) > 1 and words[0].static and check_program(ProgramCall(words[0].text, words[1:], state)).bounded
+
+
 def _redirects_input(redirect: syntax.Redirect) -> bool:
     return redirect.operator.startswith("<") or redirect.descriptor == "0"
 
@@ -626,8 +663,13 @@ def _state_after(unwrapped: UnwrappedCommand, effects: CallEffects, state: Shell
     return state.after_cd(targets[0].text if targets else state.home)
 
 
-def redirect_effects(redirects: tuple[syntax.Redirect, ...], state: ShellState) -> PathEffects:
-    """The files that redirections read and write. Here-documents and standard streams touch nothing."""
+def redirect_effects(
+    redirects: tuple[syntax.Redirect, ...], state: ShellState, *, bounded: bool = False
+) -> PathEffects:
+    """The files that redirections read and write. Here-documents and standard streams touch nothing.
+
+    `bounded`: only so much is read that the file may have no end.
+    """
     effects: list[Effect] = []
     why = ""
     for redirect in redirects:
@@ -648,6 +690,8 @@ def redirect_effects(redirects: tuple[syntax.Redirect, ...], state: ShellState) 
         if not paths:
             why = "the folder of a redirection is not known in advance"
         for path in paths:
+            if path in _ENDLESS and redirect.operator == "<" and not bounded:
+                why = why or f"reading {path} comes to no end"
             if not _is_stream(path):
                 if redirect.operator in ("<", "<&", "<>"):
                     effects.append(Reads(path))
@@ -656,8 +700,8 @@ def redirect_effects(redirects: tuple[syntax.Redirect, ...], state: ShellState) 
     return PathEffects(tuple(effects), (), why)
 
 
-def path_effects(call: CallEffects, state: ShellState) -> PathEffects:
-    """The paths that a program call reads and writes in this state."""
+def path_effects(call: CallEffects, state: ShellState, *, bounded: bool = False) -> PathEffects:
+    """The paths that a program call reads and writes in this state; `bounded` as for redirections."""
     effects: list[Effect] = []
     bulk_reads: list[str] = []
     sweeps: list[Sweep] = []
@@ -665,6 +709,10 @@ def path_effects(call: CallEffects, state: ShellState) -> PathEffects:
     for word in call.reads:
         paths = word.paths(state)
         why = why or ("" if paths else f"the file read by `{word.source or 'its input'}` is not known in advance")
+        if not (bounded or call.bounded or call.changes) and (
+            endless := next(filter(_ENDLESS.__contains__, paths or ()), "")
+        ):
+            why = why or f"reading {endless} comes to no end"
         effects.extend(Reads(path) for path in paths or () if not _is_stream(path))
         if (call.recursive and word not in call.not_recursive) or not word.static:
             bulk_reads.extend(paths or ())

@@ -28,11 +28,12 @@ FragmentKind: TypeAlias = Literal["unquoted", "quoted", "single", "multiple", "s
 Fragment: TypeAlias = tuple[str, FragmentKind]
 
 MAX_BRACE_FIELDS = 64
+MAX_SHELL_FIELDS = 10_000
 MAX_OPEN_BRACES = 16
 MAX_CWDS = 4
 PROCESS_SUBSTITUTION_PATH = "/dev/fd/63"
 
-_RANGE = re.compile(r"(-?\d{1,6})\.\.(-?\d{1,6})(?:\.\.(-?\d{1,6}))?|([A-Za-z])\.\.([A-Za-z])")
+_RANGE = re.compile(r"(?:([+-]?\d+)\.\.([+-]?\d+)|([A-Za-z])\.\.([A-Za-z]))(?:\.\.([+-]?\d+))?")
 _FRAGMENTS = re.compile(r"[^{},*?\[\]~/]+|.", re.DOTALL)
 _EXPANDED_CHARACTERS = frozenset("*?[{~")
 _SPLITTING_CHARACTERS = frozenset(" \t\n*?[\\")
@@ -313,6 +314,21 @@ def _combine(front: list[Fragment], choices: list[list[Fragment]], rest: list[Fr
     return fields
 
 
+def expands_too_far(raw: RawWord, state: ShellState) -> bool:
+    """Whether bash would make so many words of the braces in a word that they fill its memory."""
+    return "{" in raw.source and _count_fields(_fragments(raw.pieces, state)) > MAX_SHELL_FIELDS
+
+
+def _count_fields(fragments: list[Fragment]) -> int:
+    if fragments.count(("{", "unquoted")) > MAX_OPEN_BRACES:
+        return MAX_SHELL_FIELDS + 1
+    for start, fragment in enumerate(fragments):
+        if fragment == ("{", "unquoted") and (group := _brace_group(fragments, start)):
+            choices, rest = group
+            return sum(map(_count_fields, choices)) * _count_fields(rest)
+    return 1
+
+
 def _brace_group(fragments: list[Fragment], start: int) -> tuple[list[list[Fragment]], list[Fragment]] | None:
     """The alternatives of the brace group at `start` and what follows it; None if it is not closed or has none."""
     depth, commas = 0, []
@@ -341,13 +357,16 @@ def _brace_range(inner: list[Fragment]) -> list[list[Fragment]]:
     match = _RANGE.fullmatch("".join(value for value, _ in inner))
     if match is None:
         return []
-    if match.group(4):
-        first, last, step = ord(match.group(4)), ord(match.group(5)), 1
+    if match.group(3):
+        first, last = ord(match.group(3)), ord(match.group(4))
     else:
-        first, last, step = int(match.group(1)), int(match.group(2)), abs(int(match.group(3) or 1)) or 1
+        first, last = int(match.group(1)), int(match.group(2))
+    if max(abs(first), abs(last)) >= 2**63:
+        return []
+    step = abs(int(match.group(5) or 1)) or 1
     numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
-    numbers = numbers[: MAX_BRACE_FIELDS + 1]
-    if match.group(4):
+    numbers = numbers[: MAX_SHELL_FIELDS + 1]
+    if match.group(3):
         return [[(chr(number), "quoted")] for number in numbers]
     ends = match.group(1, 2)
     width = max(map(len, ends)) if any(re.match(r"-?0\d", end) for end in ends) else 0

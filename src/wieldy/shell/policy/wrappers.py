@@ -16,6 +16,7 @@ from wieldy.shell.policy.words import Word, command_text, literal, unquoted_text
 MAX_WRAPPERS = 12
 _STANDARD_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
+_FEW = re.compile(r"0*([1-9]|[1-5]\d|6[0-4])")
 _SHELL_FLAGS = re.compile(r"-[ceuxlivn]+")
 
 
@@ -203,6 +204,9 @@ def _xargs(args: tuple[Word, ...]) -> InnerCommand | None:
     parsed = parse_args(args, option_table(options, stops_at_operand=True))
     if parsed.reads:
         raise UnknownArguments("arguments from a file")
+    for count in parsed.values("-P", "--max-procs"):
+        if not _FEW.fullmatch(count.text):
+            raise UnknownArguments("processes side by side without a small bound")
     return InnerCommand(
         tuple(parsed.operands) or (literal("echo"),),
         transparent=not parsed.options,

@@ -22,6 +22,7 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
         "-qvz -n: -c: -# --lines= --bytes= --quiet --silent --verbose --zero-terminated --help --version",
         "files",
         harmless=True,
+        bounding_options=("-c", "--bytes"),
     ),
     "tail": ProgramSpec(
         "-fFqvzr -n: -c: -s: -# --lines= --bytes= --follow=? --quiet --silent --verbose --retry --pid= "
@@ -146,16 +147,19 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
         "-bls -i: -n: --print-bytes --ignore-initial= --verbose --bytes= --quiet --silent --help --version",
         "files",
         harmless=True,
+        bounding_options=("-n", "--bytes"),
     ),
     "od": ProgramSpec(
         "-abcdfilosvx -A: -j: -N: -S: -t: -w? --address-radix= --skip-bytes= --read-bytes= --strings=? --format= "
         "--output-duplicates --width=? --endian= --traditional",
         "files",
         harmless=True,
+        bounding_options=("-N", "--read-bytes"),
     ),
     "hexdump": ProgramSpec(
         "-bcCdovx -e: -f:r -n: -s: --one-byte-octal --one-byte-char --canonical --no-squeezing --length= --skip=",
         "files",
+        bounding_options=("-n", "--length"),
     ),
     "base64": ProgramSpec("-dDi -w: --decode --ignore-garbage --wrap= --help --version !--output !--input", "files"),
     "base32": ProgramSpec("-di -w: --decode --ignore-garbage --wrap= --help --version", "files"),
@@ -263,9 +267,6 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
     "last": ProgramSpec("-aFiwxR -n: -s: -t: -p: -#", "text"),
     "pgrep": ProgramSpec(
         "-acflnovwxiL -d: -P: -g: -s: -t: -u: -U: -G: --full --list-name --list-full --newest --oldest --count", "text"
-    ),
-    "ss": ProgramSpec(
-        "-tulnpaxoemiswH46 --tcp --udp --listening --numeric --processes --all --summary --unix --no-header", "text"
     ),
     "pidof": ProgramSpec("-cqsx -o: -S:", "text"),
     "printenv": ProgramSpec("-0 --null --help --version", "text"),

@@ -8,6 +8,7 @@ abbreviations that could mean it ambiguous.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Literal, TypeAlias
@@ -29,6 +30,7 @@ class CallEffects(Struct, frozen=True):
 
     `changes`: it changes something. `recursive`: it reads folders with all their files, except those in `not_recursive`;
     `follows_links`: what symlinks in these folders lead to, too.
+    `bounded`: it reads only so much of each file as its options say.
     """
 
     reads: tuple[Word, ...] = ()
@@ -39,6 +41,7 @@ class CallEffects(Struct, frozen=True):
     recursive: bool = False
     not_recursive: tuple[Word, ...] = ()
     follows_links: bool = False
+    bounded: bool = False
     why: str = ""
 
     @property
@@ -63,6 +66,8 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+# Less than a gigabyte.
+_AMOUNT = re.compile(r"\d{1,9}|\d{1,6}[kK](i?B)?|\d{1,3}[mM](i?B)?")
 OperandMeaning: TypeAlias = Literal[
     "files", "files or cwd", "text", "none", "pattern then files", "input then output", "written"
 ]
@@ -73,7 +78,7 @@ class ProgramSpec(Struct, frozen=True):
 
     `harmless`: none of its options, listed or not, writes or runs anything. `exact`: it does not accept abbreviated options.
     `pattern_options` replace the pattern operand; with `recursive_options` it searches folders, and with `link_options` it
-    follows the symlinks in them ("." means always).
+    follows the symlinks in them ("." means always). `bounding_options` say how much of a file it reads.
     """
 
     options: str
@@ -84,10 +89,13 @@ class ProgramSpec(Struct, frozen=True):
     recursive_options: tuple[str, ...] = ()
     link_options: tuple[str, ...] = ()
     recursive: bool = False
+    bounding_options: tuple[str, ...] = ()
 
     def __call__(self, call: ProgramCall) -> CallEffects:
         args = parse_args(call.args, option_table(self.options, harmless=self.harmless, exact=self.exact))
         effects = self._effects(args)
+        if any(word.static and _AMOUNT.fullmatch(word.text) for word in args.values(*self.bounding_options)):
+            effects = replace(effects, bounded=True)
         follows_links = args.has(*self.link_options) or "." in self.link_options
         return replace(effects, follows_links=True) if follows_links else effects
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -43,6 +44,13 @@ _ADDRESS = re.compile(r"(\d{1,3}(\.\d{1,3}){3}|\[[\da-fA-F:]+\])(:[\w,-]+)?")
 _PS_OPERAND = re.compile(r"[aufxjlrwhHTmSvc]+|\d+(,\d+)*")
 _PS_SELECTIONS = word_set("-O -p -q -C -u -U -g -G -t -s --pid --ppid --user")
 _NETSTAT = "-tulnpaersicgWvo46 --tcp --udp --listening --numeric --programs --all --route --interfaces"
+_SS = "-tulnpaxoemiswH46 --tcp --udp --listening --numeric --processes --all --summary --unix --no-header"
+_SS_WORDS = word_set(
+    "state exclude src dst sport dport and or not & | ! = == != eq ne neq < <= > >= lt le gt ge leq geq all connected "
+    "synchronized bucket big established syn-sent syn-recv fin-wait-1 fin-wait-2 time-wait closed close-wait last-ack "
+    "listening listen closing"
+)
+_SS_ENDPOINT = re.compile(r"[<>=!]{0,2}(\d{1,3}(\.\d{1,3}){3}(/\d+)?|\[[\da-fA-F:]+\](/\d+)?|\*)?(:(\d+|\*))?")
 _JQ = ProgramSpec(
     "-cnrjaSsCMe --arg=2 --argjson=2 --slurpfile=2r --rawfile=2r --compact-output --null-input --raw-output "
     "--raw-output0 --join-output --ascii-output --slurp --sort-keys --color-output --monochrome-output --exit-status "
@@ -85,6 +93,8 @@ def _date(call: ProgramCall) -> CallEffects:
 
 def _xxd(call: ProgramCall) -> CallEffects:
     words = iter(call.args)
+    texts = [word.text for word in call.args]
+    texts = [*texts, *map(" ".join, pairwise(texts))]
     files = []
     for word in words:
         if not word.static and word.may_be_option:
@@ -100,7 +110,8 @@ def _xxd(call: ProgramCall) -> CallEffects:
             files.append(word)
     if any(word.kind in ("multiple", "glob") for word in files) or len(files) > 2:
         return unknown("which file is read and which is written is not known in advance")
-    return CallEffects(reads=tuple(files[:1]), writes=tuple(files[1:]))
+    bounded = any(re.fullmatch(r"-l\d{1,9}|-l(en)? \d{1,9}", pair) for pair in texts)
+    return CallEffects(reads=tuple(files[:1]), writes=tuple(files[1:]), bounded=bounded)
 
 
 def _tar(call: ProgramCall) -> CallEffects:
@@ -174,7 +185,21 @@ def _ps(call: ProgramCall) -> CallEffects:
 
 def _netstat(call: ProgramCall) -> CallEffects:
     parsed = parse_args(call.args, option_table(_NETSTAT))
+    if parsed.operands:
+        return unknown(f"the operand `{parsed.operands[0].source}` is not expected")
     return NO_EFFECTS if parsed.has("-n", "--numeric") else unknown("`netstat` without `-n` asks a name server")
+
+
+def _ss(call: ProgramCall) -> CallEffects:
+    """`ss` with a filter of states, ports and addresses in digits: any other word it looks up as the name of a host."""
+    parsed = parse_args(call.args, option_table(_SS))
+    if not parsed.has("-n", "--numeric"):
+        return unknown("`ss` without `-n` asks another program for the names of ports")
+    for word in parsed.operands:
+        tokens = word.text.replace("(", " ").replace(")", " ").split()
+        if not word.static or not all(token in _SS_WORDS or _SS_ENDPOINT.fullmatch(token) for token in tokens):
+            return unknown(f"`ss` asks a name server about what it does not know in `{word.source}`")
+    return NO_EFFECTS
 
 
 def _pip(call: ProgramCall) -> CallEffects:
@@ -266,6 +291,7 @@ SPECIAL_PROGRAMS: Mapping[str, ProgramCheck] = {
     "fdfind": _fd,
     "ps": _ps,
     "netstat": _netstat,
+    "ss": _ss,
     "pip": _pip,
     "pip3": _pip,
     "go": _go,
