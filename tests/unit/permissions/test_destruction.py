@@ -23,6 +23,34 @@ def repository(root: str) -> str:
         "find ~ -exec rm {} +",
         "find . -delete",
         r"find . -type f -exec rm -f {} \;",
+        "find . -name '*' -delete",
+        "find . -iname '*' -delete",
+        "find . -path './*' -delete",
+        "find . -regex '.*' -delete",
+        "find . ! -name '*.py' -delete",
+        "find . -mtime -1000 -delete",
+        "find . -name '[.]git' -exec rm -rf {} +",
+        "find . -mindepth 1 -maxdepth 1 ! -name src -exec rm -rf {} +",
+        "find . -name x -o -name '*' -delete",
+        "find ~ -name '*' -exec shred {} +",
+        "find . -type f | xargs rm",
+        "rm -rf [.]git",
+        "rm -rf .[g]it",
+        "rm -rf ./{*,.*}",
+        "rm -rf */",
+        "rm -rf ??*",
+        "rm -rf **/*",
+        "rm -rf ../pro*",
+        "rm -rf ../p[a-z]oject",
+        "rm -rf /ho*",
+        "rm -rf .gi$x",
+        "rm -rf $x.git",
+        'rm -rf "$x"/.git',
+        "shopt -s extglob; rm -rf !(x)",
+        "mv [.]git x",
+        "git clean -xfd",
+        "git clean -fdx -enone",
+        "git -c clean.requireForce=false clean -d",
         "ls | xargs rm -rf",
         'rm -rf "$(pwd)"',
         "rm -rf `pwd`",
@@ -49,8 +77,9 @@ def test_destruction_is_asked_about_in_every_mode(judge, called, repository: str
     assert any(reason.kind == "guard" for reason in decision.reasons)
 
 
-def test_a_default_that_is_the_root_folder_is_refused(judge, called) -> None:
-    assert judge(mode="bypassPermissions").decide(called("Bash", "rm -rf ${x:-/}")).behavior == "deny"
+@pytest.mark.parametrize("command", ["rm -rf ${x:-/}", "rm -rf /e*", "rm -rf /[e]tc", "rm -rf /{etc,usr}", "rm -rf /*"])
+def test_what_may_be_the_system_is_refused(judge, called, command: str) -> None:
+    assert judge(mode="bypassPermissions").decide(called("Bash", command)).behavior == "deny"
 
 
 @pytest.mark.parametrize(
@@ -81,6 +110,16 @@ def test_protected_files_are_seen_through_globs_links_archives_and_editors(
     [
         "find . -name '*.pyc' -delete",
         "find . -name '*.pyc' -exec rm {} +",
+        "find . -name '*.pyc' | xargs rm",
+        "find . -name .git -prune -o -name '*.o' -delete",
+        "find . -type d -name __pycache__ -exec rm -rf {} +",
+        "find . -type d -empty -delete",
+        "find src -type f -delete",
+        "find . -path './src/*' -name '*.log' -delete",
+        "rm -rf src/*",
+        "rm -rf s*",
+        "rm -f *.pyc",
+        "git clean -dxn",
         "git push",
         "git push --force-with-lease origin feature",
         "git stash pop",

@@ -166,6 +166,7 @@ def _character_name(char: str) -> str:
 # No system passes a longer text to bash.
 MAX_ROUGH_LENGTH = 131_072
 _SEPARATORS = re.compile(r"[;&|\n()`]+|\$\(|\{ | \}")
+_EXTENDED_GLOB = re.compile(r"[@!+*?]\([^()]*\)")
 _COMMENT = re.compile(r"(?:^|\s)#")
 _KEYWORDS = frozenset(["then", "do", "else", "elif", "if", "while", "until", "!", "time", "coproc", "{", "}"])
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -181,14 +182,20 @@ def _analyze_unparsable(
 
 def _rough_parts(text: str, cwds: tuple[str, ...]) -> Iterator[CommandPart]:
     """A part for each fragment between separators, without quotes; with what may be a comment, and without."""
-    fragments = _SEPARATORS.split(text[:MAX_ROUGH_LENGTH].translate(_REMOVE_QUOTES))
+    text = _EXTENDED_GLOB.sub("*", text[:MAX_ROUGH_LENGTH].translate(_REMOVE_QUOTES))
+    fragments = _SEPARATORS.split(text)
     readings = [reading for fragment in fragments for reading in (fragment, _COMMENT.split(fragment, 1)[0])]
     for reading in dict.fromkeys(readings):
         words = reading.split()
         while words and (words[0] in _KEYWORDS or _ASSIGNMENT.match(words[0])):
             words = words[1:]
         if words:
-            yield from _rough_command(tuple(map(literal, words)), cwds)
+            yield from _rough_command(tuple(map(_rough_word, words)), cwds)
+
+
+def _rough_word(text: str) -> Word:
+    wildcard = next((at for at, char in enumerate(text) if char in "*?["), None)
+    return literal(text) if wildcard is None else Word(text, "glob", text, text[:wildcard])
 
 
 def _rough_command(words: tuple[Word, ...], cwds: tuple[str, ...]) -> Iterator[CommandPart]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -192,6 +193,44 @@ def resolve_word(raw: RawWord, state: ShellState) -> tuple[Word, ...]:
 def resolve_without_braces(raw: RawWord, state: ShellState) -> Word:
     """A word where bash does not expand braces: the value of an assignment, a here-string."""
     return _join_fragments(_fragments(raw.pieces, state), raw.source, state)
+
+
+_GLOB_SYNTAX = re.compile(r"[@!+*?]\([^()]*\)|\[(?:\[:\w+:\]|[!^]?\]?[^]/]*)+\]|\*+|\?|\\(.)", re.DOTALL)
+
+
+@lru_cache(maxsize=512)
+def glob_regex(pattern: str) -> re.Pattern[str]:
+    """An expression for the names that a glob may match; what shells read differently may match anything."""
+    pieces: list[str] = []
+    end = 0
+    for match in _GLOB_SYNTAX.finditer(pattern):
+        pieces.append(re.escape(pattern[end : match.start()]))
+        end = match.end()
+        text = match.group()
+        if match.group(1):
+            pieces.append(re.escape(match.group(1)))
+        elif text.startswith("["):
+            pieces.append(_class_regex(text[1:-1]))
+        else:
+            pieces.append("." if text == "?" else ".*")
+    return re.compile("".join((*pieces, re.escape(pattern[end:]))), re.DOTALL | re.IGNORECASE)
+
+
+def _class_regex(inner: str) -> str:
+    negated = inner[:1] in ("!", "^")
+    members = re.sub(r"([\\\[\]^&~|])", r"\\\1", inner[negated:])
+    try:
+        re.compile(f"[{members}]")
+    except re.error:
+        return "."
+    return "." if "[:" in inner or not members else f"[{'^' if negated else ''}{members}]"
+
+
+def may_match(pattern: str, name: str) -> bool:
+    """Whether a glob may expand to this name. A wildcard at its start stands for no dot, a class may, in some shells."""
+    if name.startswith(".") and pattern[:1] in ("*", "?") and pattern[1:2] != "(":
+        return False
+    return glob_regex(pattern).fullmatch(name) is not None
 
 
 def _fragments(pieces: tuple[Piece, ...], state: ShellState) -> list[Fragment]:

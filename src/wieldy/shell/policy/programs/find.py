@@ -38,7 +38,7 @@ def split_find_args(args: tuple[Word, ...]) -> tuple[list[Word], list[Word]]:
 def executed_commands(args: tuple[Word, ...]) -> list[tuple[Word, ...]] | None:
     """The commands that `-exec` and the like would run; None when they cannot be separated from the rest."""
     try:
-        return [tuple(values) for name, values in _primaries(split_find_args(args)[1]) if name in _EXEC_ACTIONS]
+        return [tuple(values) for name, values in primaries_of(split_find_args(args)[1]) if name in _EXEC_ACTIONS]
     except UnknownArguments:
         return None
 
@@ -49,7 +49,7 @@ def check_find(call: ProgramCall) -> CallEffects:
     reads = starts or [literal(".")]
     follows_links = any(word.text in ("-L", "-follow") for word in call.args if word.static)
     writes: list[Word] = []
-    for name, values in _primaries(expression):
+    for name, values in primaries_of(expression):
         if name in _FILE_TESTS:
             reads = [*reads, *values]
         elif name == "-delete":
@@ -68,7 +68,7 @@ def listed_links(args: tuple[Word, ...]) -> str | None:
     """A pattern for the names of the symlinks that `find` may list; None if it lists none."""
     expression = split_find_args(args)[1]
     depth, negated, pattern, lists_links = 0, False, "*", True
-    for name, values in _primaries(expression):
+    for name, values in primaries_of(expression):
         if name in ("(", ")"):
             depth += 1 if name == "(" else -1
         elif name in ("-o", "-or", ","):
@@ -85,7 +85,7 @@ def listed_links(args: tuple[Word, ...]) -> str | None:
     return pattern if lists_links else None
 
 
-def _primaries(expression: list[Word]) -> Iterator[tuple[str, list[Word]]]:
+def primaries_of(expression: list[Word]) -> Iterator[tuple[str, list[Word]]]:
     """The tests, actions and operators of an expression, each with its arguments. Raises `UnknownArguments`."""
     index = 0
     while index < len(expression):
