@@ -219,6 +219,10 @@ class FilePolicy:
         """Return whether writing a path asks in every mode."""
         return self._protected.find(self._paths.resolve(path)) is not None
 
+    def protected_matches(self, pattern: str) -> list[str]:
+        """Return the protected paths that a glob may expand to, whether or not they exist."""
+        return [path for path in self._protected.matches(pattern) if self.is_protected(path)]
+
     def deny_rule_for(self, path: str) -> Rule | None:
         """Find the rule that forbids reading or writing an existing file, or everything in an existing folder."""
         if not self._rules.denied_subjects or not self._paths.exists(path):

@@ -48,6 +48,16 @@ def find_writes(part: CommandPart, files: FilePolicy) -> Iterator[Writes]:
     for folder, source in _transfers(part):
         yield from (Writes(os.path.join(folder, name)) for name in _list_folder(source, files.files) or ())
     yield from (Writes(path) for path in _overwritten(part, files.files) if files.is_protected(path))
+    yield from (Writes(path) for pattern in _written_patterns(part) for path in files.protected_matches(pattern))
+
+
+def _written_patterns(part: CommandPart) -> Iterator[str]:
+    """Yield the globs for files that a part writes: targets of redirections, and arguments of a writing program."""
+    yield from part.redirect_patterns
+    if any(isinstance(effect, Writes) and effect not in part.redirect_effects for effect in part.effects):
+        for word in part.argv[1:]:
+            if word.kind == "glob":
+                yield from (os.path.normpath(os.path.join(cwd, word.text)) for cwd in part.cwds)
 
 
 def _overwritten(part: CommandPart, files: FileSystem) -> Iterator[str]:

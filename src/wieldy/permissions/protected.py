@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
@@ -74,6 +75,7 @@ FILE_PATTERNS = {
 _TEMPLATES = (".example", ".sample", ".template", ".dist")
 # Most paths have none of these names, and are done.
 _PROTECTED_NAMES = frozenset({*FOLDERS, *FILES, *(first for first, _ in FOLDER_PAIRS)})
+_WILDCARD = re.compile(r"[*?[]")
 _PROTECTED_PREFIXES = tuple(glob.removesuffix("*") for glob in FILE_PATTERNS)
 
 
@@ -106,6 +108,19 @@ class ProtectedPaths:
         """Return why a path may not be written, whether or not it exists; the strictest where its spellings differ."""
         protections = [self._protection_of(spelling, path.folds_case) for spelling in path.spellings]
         return _strictest([protection for protection in protections if protection is not None])
+
+    def matches(self, pattern: str) -> Iterator[str]:
+        """Yield a glob, and the paths with a protected name in place of a part of it that may match that."""
+        from wieldy.shell.policy.words import may_match
+
+        yield pattern
+        parts = pattern.split(os.sep)
+        for index, part in enumerate(parts):
+            # A part without a letter of its own says nothing about what it means.
+            if _WILDCARD.search(part) and re.search(r"\w", re.sub(r"\[[!^][^]]*\]", "", part)):
+                for name in (*_PROTECTED_NAMES, *(pair[1] for pair in FOLDER_PAIRS), *_PROTECTED_PREFIXES):
+                    if may_match(part, name):
+                        yield os.sep.join((*parts[:index], name, *parts[index + 1 :]))
 
     def _protection_of(self, path: str, folds_case: bool) -> Protection | None:
         for folder in self._config_folders:

@@ -33,7 +33,6 @@ _DEVICE_WRITERS = word_set("dd shred cp tee mv install truncate badblocks")
 _CWD_SENSITIVE = word_set("rm find chmod chown chgrp mv")
 # A name of a glob that leaves out little of a folder: `*`, `.*`, `?*`, `.[!.]*`.
 _ALL_FILES = re.compile(r"\.?(\?|\[[!^][^]]*\])*\*+(\?|\*)*")
-_EXPANSION = re.compile(r"\$\{[^{}]*\}|\$\([^()]*\)|\$\w+|\$[@*#?$!-]|`[^`]*`")
 _DISCARDS_WORK = "it throws away uncommitted work"
 
 
@@ -121,7 +120,7 @@ def _targets(word: Word, state: ShellState) -> tuple[str, ...]:
         if text == word.text.rstrip("/"):
             return tuple(_matched_targets(text, state))
     elif word.dynamic:
-        pattern = os.path.basename(_EXPANSION.sub("*", word.source.replace('"', "")).rstrip("/"))
+        pattern = os.path.basename(word.pattern.rstrip("/"))
         if not _ALL_FILES.fullmatch(pattern) and glob_regex(pattern).fullmatch(".git"):
             return tuple(f"{cwd}/.git" for cwd in state.cwds or ("",))
         text = re.sub(r"\$HOME\b|\$\{HOME\}", state.home, word.source.strip('"'))

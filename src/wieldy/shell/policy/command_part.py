@@ -34,7 +34,7 @@ class CommandPart(Struct, frozen=True):
     `variable_values`: if its effects are unknown, the values assigned to variables that may influence programs.
     `code_variable`: the name of a variable among them that decides which code programs run, such as PATH.
     `piped`: its input comes from an earlier stage of a pipeline. `redirect_problem`: why the files of its redirections are
-    not known in advance.
+    not known in advance; `redirect_patterns`: globs for those that it writes.
     """
 
     text: str
@@ -58,3 +58,4 @@ class CommandPart(Struct, frozen=True):
     code_variable: str = ""
     piped: bool = False
     redirect_problem: str = ""
+    redirect_patterns: tuple[str, ...] = ()

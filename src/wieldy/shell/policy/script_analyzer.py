@@ -70,12 +70,16 @@ class ExitStates(Struct, frozen=True):
 
 
 class PathEffects(Struct, frozen=True):
-    """The files and addresses a command or its redirections touch; `why` names the first that is unknown."""
+    """The files and addresses a command or its redirections touch; `why` names the first that is unknown.
+
+    `patterns`: globs for the files that redirections write and that are not known in advance.
+    """
 
     effects: tuple[Effect, ...] = ()
     bulk_reads: tuple[str, ...] = ()
     why: str = ""
     sweeps: tuple[Sweep, ...] = ()
+    patterns: tuple[str, ...] = ()
 
 
 class Invocation(Struct, frozen=True):
@@ -329,7 +333,7 @@ class ScriptAnalyzer:
             text = " ".join(f"{redirect.operator} {redirect.target.source}" for redirect in files)
             why = touched.why or describe_change(touched.effects)
             part = CommandPart(text, (), None, touched.effects, not why, not touched.why, why)
-            self._add(replace(part, redirect_effects=touched.effects, redirect_problem=touched.why))
+            self._add(_with_redirects(part, touched))
 
     def _follow_expansions(self, words: tuple[syntax.RawWord, ...], state: ShellState) -> None:
         """Follow the scripts that run when these words are expanded."""
@@ -452,9 +456,7 @@ class ScriptAnalyzer:
         part = CommandPart(command.source, (), None, redirects.effects, not why, not unknown_because, why)
         values = _influential_values(command, (), state) if unknown_because else ()
         texts = (command.source,) if command.assignments and not command.redirects else ()
-        part = replace(
-            part, redirect_effects=redirects.effects, redirect_problem=redirects.why, allow_texts=texts, cwds=state.cwds
-        )
+        part = replace(_with_redirects(part, redirects), allow_texts=texts, cwds=state.cwds)
         self._add(replace(part, variable_values=values, code_variable=_code_variable([*plain, *others])))
 
     def _analyze_program(self, invocation: Invocation, state: ShellState) -> ShellState:
@@ -561,7 +563,6 @@ class ScriptAnalyzer:
             deny_texts=unwrapped.deny_texts,
             bulk_reads=touched.bulk_reads,
             cwds=state.cwds,
-            redirect_effects=redirects.effects,
             program_read_only=program_read_only,
             only_fetches=known
             and unwrapped.harmless
@@ -569,9 +570,8 @@ class ScriptAnalyzer:
             and not (effects.changes or effects.writes),
             exact_rule=invocation.exact_rule or not _EXACT_RULE_WRAPPERS.isdisjoint(unwrapped.wrappers),
             piped=self._pipeline_start is not None or _reads_process(invocation.command.redirects, state),
-            redirect_problem=redirects.why,
         )
-        return self._with_input_texts(part, invocation, state)
+        return self._with_input_texts(_with_redirects(part, redirects), invocation, state)
 
     def _with_input_texts(self, part: CommandPart, invocation: Invocation, state: ShellState) -> CommandPart:
         """The part with the texts that it, or a program it prints to, may run as code."""
@@ -594,6 +594,15 @@ class ScriptAnalyzer:
             names += [word.prefix.partition("=")[0] for word in part.argv[1:]]
         code_variable = _code_variable(names)
         return replace(part, input_texts=tuple(texts), variable_values=values, code_variable=code_variable)
+
+
+def _with_redirects(part: CommandPart, redirects: PathEffects) -> CommandPart:
+    return replace(
+        part,
+        redirect_effects=redirects.effects,
+        redirect_problem=redirects.why,
+        redirect_patterns=redirects.patterns,
+    )
 
 
 def _merge_states(one: ShellState | None, other: ShellState | None) -> ShellState | None:
@@ -671,6 +680,7 @@ def redirect_effects(
     `bounded`: only so much is read that the file may have no end.
     """
     effects: list[Effect] = []
+    patterns: list[str] = []
     why = ""
     for redirect in redirects:
         if redirect.heredoc:
@@ -679,6 +689,8 @@ def redirect_effects(
         word = words[0]
         if len(words) != 1 or not word.static:
             why = f"the redirection to `{redirect.target.source}` is not known in advance"
+            if redirect.operator not in ("<", "<&"):
+                patterns.extend(path for one in words for path in state.absolute_paths(one.pattern) or (one.pattern,))
             continue
         if redirect.operator in (">&", "<&") and _DUPLICATED_DESCRIPTOR.fullmatch(word.text):
             continue
@@ -697,7 +709,7 @@ def redirect_effects(
                     effects.append(Reads(path))
                 if redirect.operator not in ("<", "<&"):
                     effects.append(Writes(path))
-    return PathEffects(tuple(effects), (), why)
+    return PathEffects(tuple(effects), (), why, patterns=tuple(patterns))
 
 
 def path_effects(call: CallEffects, state: ShellState, *, bounded: bool = False) -> PathEffects:

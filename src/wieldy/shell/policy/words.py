@@ -43,6 +43,7 @@ _NEEDS_NO_QUOTES = re.compile(r"[A-Za-z0-9_@%+=:,./~^-]+")
 _REVISION_COMMAND = re.compile(
     r"git (merge-base( [\w@][\w./~^@-]*){2}|rev-parse( --verify| --short)? [\w@][\w./~^@-]*)"
 )
+_EXPANSION = re.compile(r"\$\{[^{}]*\}|\$\([^()]*\)|\$\w+|\$[@*#?$!-]|`[^`]*`")
 _NO_VARIABLES: Mapping[str, Word] = MappingProxyType({})
 
 
@@ -67,6 +68,11 @@ class Word(Struct, frozen=True):
     def static(self) -> bool:
         """Whether the value is known exactly."""
         return self.kind == "literal"
+
+    @property
+    def pattern(self) -> str:
+        """A glob for what the word may be, with a star for each expansion."""
+        return _EXPANSION.sub("*", self.source.replace('"', "")) if self.dynamic else self.text
 
     @property
     def dynamic(self) -> bool:

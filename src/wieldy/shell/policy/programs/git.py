@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wieldy.shell.policy.programs.spec import (
     CallEffects,
     ParsedArgs,
     ProgramCall,
+    UnknownArguments,
+    attached_value,
     option_table,
     parse_args,
     unknown,
@@ -216,6 +220,40 @@ def repository_folders(words: tuple[Word, ...], cwds: tuple[str, ...]) -> list[s
 
 def check_git(call: ProgramCall) -> CallEffects:
     git = split_git_args(call.args)
+    try:
+        effects = _check_git(call, git)
+    except UnknownArguments as error:
+        effects = unknown(str(error))
+    if effects.known or not (written := written_files(git)):
+        return effects
+    why = effects.why or f"it writes {written[0].source}"
+    return replace(effects, writes=(*effects.writes, *written), changes=True, why=why)
+
+
+_OUTPUT_SHORT = word_set("archive format-patch mailsplit bugreport diagnose")
+_OUTPUT_OPTIONS = ("--output", "--output-directory", "--export-marks", "--file")
+
+
+def written_files(git: GitCall) -> list[Word]:
+    """The files that options and operands of a git call name for its output."""
+    words: list[Word] = []
+    for word, following in pairwise((*git.args, literal(""))):
+        name, equals, value = word.prefix.partition("=")
+        long = len(name) > 4 and any(option.startswith(name) for option in _OUTPUT_OPTIONS)
+        if long and (name != "--file" or git.command == "config"):
+            words.append(attached_value(word, len(word.prefix) - len(value)) if equals else following)
+        elif word.prefix.startswith("-o") and git.command in _OUTPUT_SHORT:
+            words.append(attached_value(word, 2) if word.prefix[2:] or not word.static else following)
+        elif word.text == "-f" and git.command == "config":
+            words.append(following)
+    if git.command == "bundle" and [word.text for word in git.args[:1]] == ["create"]:
+        words += [word for word in git.args[1:] if not word.prefix.startswith("-")][:1]
+    if git.folder is None or not git.folder.static:
+        return [word for word in words if word.source and word.text != "-"]
+    return [replace(word, text=os.path.join(git.folder.text, word.text)) for word in words if word.source]
+
+
+def _check_git(call: ProgramCall, git: GitCall) -> CallEffects:
     if git.command == "config" and (setting := _executable_setting(git.args, git.folder, call.state.home)):
         return setting
     if git.problem:

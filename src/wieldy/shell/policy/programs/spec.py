@@ -253,7 +253,7 @@ def _parse_long(word: Word, rest: Iterator[Word], table: OptionTable, parsed: Pa
     if option is None or (equals and not option.values):
         raise UnknownArguments(f"the option `{word.source}` is not known to be harmless")
     if equals:
-        parsed.add(option, [_attached_value(word, len(word.prefix) - len(value))])
+        parsed.add(option, [attached_value(word, len(word.prefix) - len(value))])
     else:
         _parse_values(option, rest, table, parsed)
 
@@ -278,7 +278,7 @@ def _parse_short(word: Word, rest: Iterator[Word], table: OptionTable, parsed: P
         if not option.values:
             parsed.add(option, [])
         elif index + 1 < len(word.prefix) or not word.static:
-            parsed.add(option, [_attached_value(word, index + 1)])
+            parsed.add(option, [attached_value(word, index + 1)])
             return
         else:
             _parse_values(option, rest, table, parsed)
@@ -286,7 +286,7 @@ def _parse_short(word: Word, rest: Iterator[Word], table: OptionTable, parsed: P
         raise UnknownArguments(f"`{word.source}` could become other options")
 
 
-def _attached_value(word: Word, start: int) -> Word:
+def attached_value(word: Word, start: int) -> Word:
     return Word(word.source[start:], word.kind, word.text[start:], word.prefix[start:])
 
 
