@@ -225,7 +225,8 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
     async def explain(self, name: str, input: RawInput | None = None, /, **fields: Any) -> Decision:
         """What would be decided about a call, and why. Neither the call nor a hook is run, and nobody is asked.
 
-        Raises `Refusal` for a call that is refused before a decision, such as one of no tool or with an invalid input.
+        Raises `Refusal` for a call that is refused before a decision, such as one of no tool or with an invalid input. Whether
+        the tool is available now is another question: see `offer`.
         """
         self._require_open()
         self._live.follow_settings()

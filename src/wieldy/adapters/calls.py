@@ -17,6 +17,7 @@ from wieldy.core.decision import Answer, Decision, Question
 from wieldy.core.errors import Refusal, WieldyError
 from wieldy.core.json_values import to_json
 from wieldy.core.outcome import Refused, ToolResult
+from wieldy.engine.pipeline import require_available
 from wieldy.engine.turn import CallTurn
 from wieldy.wiring import configure_services
 
@@ -151,16 +152,10 @@ class FrameworkCalls:
 
     def _is_enabled(self, tool: Tool) -> bool:
         """What the tool's own check says. One that has to wait counts as a yes: its calls then say what is missing."""
-        if not tool.has_enabled_check:
-            return True
-        check = tool.enabled(self.box.workspace)
         try:
-            check.send(None)
-        except StopIteration as end:
-            return end.value is True
-        except Exception:
+            require_available(tool, self.box.services.catalog, self.box.workspace)
+        except Refusal:
             return False
-        check.close()
         return True
 
     def _turn(self, step: Hashable | None, keep: object) -> CallTurn:

@@ -33,6 +33,10 @@ class Catalog:
         """The names that a model may be told."""
         return list(self)
 
+    def why_closed(self, name: str) -> str | None:
+        """Why no tool of this name can be called now, or None."""
+        return None
+
     def find(self, name: str) -> Tool | None:
         """Return the tool of exactly this name, loading it if needed."""
         entry = self._tools.get(name)

@@ -173,8 +173,8 @@ class Tool:
         """Whether the tool overrides `describe`."""
         return type(self).describe is not Tool.describe
 
-    async def enabled(self, workspace: Workspace) -> bool | str:
-        """Whether the tool can be offered now; a string says why not."""
+    def enabled(self, workspace: Workspace) -> bool | str | Awaitable[bool | str]:
+        """Whether the tool can be offered and called now; a string says why not. May be async, if the answer takes time."""
         return True
 
     @property
@@ -263,6 +263,13 @@ class Tool:
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return truncate_line(text, 60)
+
+
+def why_disabled(answer: object) -> str | None:
+    """What an answer of `Tool.enabled` says against the tool, or None. An exception of the check is a no."""
+    if isinstance(answer, Exception):
+        return f"its self-check failed: {' '.join(str(answer).split()) or type(answer).__name__}"
+    return None if answer is True else str(answer or "it is not available here")
 
 
 async def maybe_await(value: Any) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack, get_origin, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack, cast, get_origin, overload
 
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Reads, Writes
 from wieldy.core.errors import ToolDefinitionError
@@ -226,9 +226,9 @@ class FunctionTool(Tool, Generic[P, R]):
     def destructive(self, input: Mapping[str, Any]) -> bool:
         return bool(_flag(self.declared.get("destructive"), input))
 
-    async def enabled(self, workspace: Workspace) -> bool | str:
+    def enabled(self, workspace: Workspace) -> bool | str | Awaitable[bool | str]:
         declared = self.declared.get("enabled")
-        return True if declared is None else await maybe_await(declared(workspace))
+        return True if declared is None else cast("bool | str | Awaitable[bool | str]", declared(workspace))
 
     @property
     def has_enabled_check(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
@@ -33,13 +33,13 @@ from wieldy.core.logs import log
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused, Text, ToolResult, Waiting, text_of
 from wieldy.core.realpath import PATH_KEEPS_CHANGING, PathChanged
 from wieldy.core.threads import in_thread
-from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS, Output, Progress, Tool, ToolContext
+from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS, Output, Progress, Tool, ToolContext, why_disabled
 from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.core.workspace import Workspace
 from wieldy.engine.queue import Ticket
 from wieldy.engine.results import as_output, finalize, finalizing_blocks
 from wieldy.engine.services import Services
-from wieldy.engine.supervise import Aborted, HostExitAttempted, TimedOut, raise_if_ctrl_c
+from wieldy.engine.supervise import Aborted, HostExitAttempted, TimedOut, ask_enabled, raise_if_ctrl_c
 from wieldy.schema.check import InvalidInput
 from wieldy.schema.json_repair import UnreadableJson, read_object
 from wieldy.schema.strict_json import TooDeep, is_too_deep
@@ -88,9 +88,13 @@ async def _take_through(
         raise Aborted(services.abort.reason)
     if turn is not None and turn.loop_breaker is not None:
         turn.loop_breaker.check(call)
+    has_answered = require_available(tool, services.catalog, services.workspace)
     bound = bind(call, tool)
     plan = normalize(bound, services.workspace)
-    if not services.queue.claim(ticket, plan.touches, tool.concurrency_safe(plan.input)):
+    is_admitted = services.queue.claim(ticket, plan.touches, tool.concurrency_safe(plan.input))
+    if not has_answered:  # only after the claim, so that the order is that of arrival
+        await _wait_available(tool, services)
+    if not is_admitted:
         plan = await _wait_for_admission(bound, plan, ticket, services)
     plan = await resolve_remote(plan, services.workspace)
     try:
@@ -127,6 +131,42 @@ def lookup(call: ToolCall, catalog: Catalog) -> Tool:
     names = ", ".join(sorted(offered))
     problem, next_step = f"No such tool: `{call.name}`.", f"{hint}Available tools: {names or 'none'}."
     raise Refusal("lookup", problem, next_step, person=f"{problem} {hint}".strip(), data={"nearest": near})
+
+
+def require_available(tool: Tool, catalog: Catalog, workspace: Workspace) -> bool:
+    """Refuse a tool that is switched off. False where its own check has to wait for the answer: see `_wait_available`."""
+    if (closed := catalog.why_closed(tool.name)) is not None:
+        raise _not_available(tool, closed)
+    if not tool.has_enabled_check:
+        return True
+    answer: object
+    try:
+        answer = tool.enabled(workspace)
+    except Exception as error:
+        answer = error
+    if isinstance(answer, Awaitable):
+        if isinstance(answer, CoroutineType):
+            answer.close()  # begun anew when the call has its place in the queue
+        return False
+    if (reason := why_disabled(answer)) is not None:
+        raise _not_available(tool, reason)
+    return True
+
+
+async def _wait_available(tool: Tool, services: Services) -> None:
+    """Refuse a tool whose own check says no, however long it takes to say so."""
+    reason = await ask_enabled(tool, services.workspace, services.supervisor, services.abort)
+    if reason is not None:
+        raise _not_available(tool, reason)
+
+
+def _not_available(tool: Tool, reason: str) -> Refusal:
+    return Refusal(
+        "lookup",
+        f"`{tool.name}` is not available: {reason}.",
+        "Do without it or use another tool: choose what is safest, and say at the end what you could not do.",
+        person=f"not available: {reason}",
+    )
 
 
 def nearest(name: str, names: list[str], most: int = 3) -> list[str]:

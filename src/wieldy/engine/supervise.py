@@ -11,10 +11,13 @@ from wieldy.core.abort import Abort
 from wieldy.core.descriptors import process_gate
 from wieldy.core.errors import WieldyError
 from wieldy.core.logs import log
+from wieldy.core.tool import Tool, maybe_await, why_disabled
+from wieldy.core.workspace import Workspace
 
 T = TypeVar("T")
 
 GRACE_SECONDS = 0.9
+ENABLED_CHECK_SECONDS = 5.0
 
 
 class Aborted(WieldyError):
@@ -128,6 +131,20 @@ class Supervisor:
         self._abandoned.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("an abandoned task ended with an error", exc_info=error)
+
+
+async def ask_enabled(tool: Tool, workspace: Workspace, supervisor: Supervisor, abort: Abort) -> str | None:
+    """Run the tool's own check: why the tool can be neither offered nor called now, or None. Raises `Aborted`."""
+
+    async def ask() -> bool | str:
+        return await maybe_await(tool.enabled(workspace))  # type: ignore[no-any-return]
+
+    try:
+        return why_disabled(await supervisor.run(ask(), abort, ENABLED_CHECK_SECONDS))
+    except Aborted:
+        raise
+    except Exception as error:
+        return why_disabled(error)
 
 
 async def _contain(coroutine: Coroutine[Any, Any, T]) -> T:

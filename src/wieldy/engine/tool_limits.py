@@ -77,8 +77,8 @@ class WrappedTool(Tool):
     def has_enabled_check(self) -> bool:
         return self.inner.has_enabled_check
 
-    async def enabled(self, workspace: Workspace) -> bool | str:
-        return await self.inner.enabled(workspace)
+    def enabled(self, workspace: Workspace) -> bool | str | Awaitable[bool | str]:
+        return self.inner.enabled(workspace)
 
     @property
     def has_check(self) -> bool:

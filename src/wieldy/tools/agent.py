@@ -79,8 +79,6 @@ async def _enabled(workspace: Workspace) -> bool | str:
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    if (refusal := ctx.workspace.services.subagent_access.refusal()) is not None:
-        raise Refusal("check", f"Agent cannot be used: {refusal}.", "Do the task yourself.")
     prompt = str(input.get("prompt", "")).strip()
     if input.get("agent_id"):
         _check_earlier(input, prompt, ctx.workspace)

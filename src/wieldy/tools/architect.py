@@ -29,8 +29,6 @@ def _enabled(workspace: Workspace) -> bool | str:
 
 
 def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    if (refusal := ctx.workspace.services.subagent_access.refusal()) is not None:
-        raise Refusal("check", f"Architect cannot be used: {refusal}.", "Work the plan out yourself.")
     if not str(input["prompt"]).strip():
         raise Refusal("check", "`prompt` is empty.", "Say in it what is to be planned.")
 

@@ -54,7 +54,7 @@ class Bash(Tool):
     # The command's own timeout must come before the engine's.
     timeout = 86_400.0
 
-    async def enabled(self, workspace: Workspace) -> bool | str:
+    def enabled(self, workspace: Workspace) -> bool | str:
         return os.name == "posix" or "commands need a Unix-like system"
 
     def translate(self, input: dict[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,11 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
 def _enabled(workspace: Workspace) -> bool | str:
     """Whether our own Python can run where the files are."""
     backend = workspace.backend
-    return backend is None or backend.has_host_programs or f"FileSearch cannot run on {backend.id}"
+    return (
+        backend is None
+        or backend.has_host_programs
+        or f"it cannot run on {backend.id}; find with Grep, change with Edit"
+    )
 
 
 @tool(
@@ -97,8 +101,6 @@ async def _swept(ctx: ToolContext, request: FileSearchRequest, max_files: int) -
     from wieldy.search.process import run_process
 
     backend = ctx.workspace.backend
-    if (problem := _enabled(ctx.workspace)) is not True:
-        raise ToolFailure(f"{problem}.", "Use Grep to find the places and Edit to change them.")
     await in_thread(_refuse, request, ctx)
     hidden = hidden_test(ctx.judge)
     # On a backend, where a file leads is looked up afterwards, in a thread.

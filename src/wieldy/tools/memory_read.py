@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from msgspec.structs import asdict
 
 from wieldy.core.effects import Effects, Reads
-from wieldy.core.errors import Refusal, ToolFailure
+from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
@@ -17,17 +17,6 @@ from wieldy.core.workspace import Workspace
 from wieldy.memory.folder import MAX_LISTED, SCOPES, Scope, memory_files, memory_folder, memory_path, require_confined
 
 MAX_BYTES = 200_000
-
-
-def _enabled(workspace: Workspace) -> bool | str:
-    from wieldy.toolset.gates import feature_gate
-
-    return feature_gate("MemoryRead", workspace.settings, workspace.env) or True
-
-
-async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    if (off := _enabled(ctx.workspace)) is not True:
-        raise Refusal("check", f"MemoryRead is {off}.")
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
@@ -41,9 +30,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     described_in=__file__,
     read_only=True,
     effects=_effects,
-    enabled=_enabled,
     aliases={"file_path": "path"},
-    check=_check,
 )
 async def memory_read(
     ctx: ToolContext, path: Annotated[str, "In the memory folder"] = "", scope: Scope = "project"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from wieldy.core.effects import Effects, Writes
-from wieldy.core.errors import Refusal, ToolFailure
+from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
@@ -17,17 +17,6 @@ from wieldy.schema.fields import Param
 LARGEST = 100_000
 
 
-def _enabled(workspace: Workspace) -> bool | str:
-    from wieldy.toolset.gates import feature_gate
-
-    return feature_gate("MemoryWrite", workspace.settings, workspace.env) or True
-
-
-async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    if (off := _enabled(ctx.workspace)) is not True:
-        raise Refusal("check", f"MemoryWrite is {off}.")
-
-
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     return (Writes(memory_path(input["path"], input.get("scope", "project"), workspace)),)
 
@@ -36,9 +25,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     name="MemoryWrite",
     described_in=__file__,
     effects=_effects,
-    enabled=_enabled,
     aliases={"file_path": "path"},
-    check=_check,
     timeout=120.0,
 )
 async def memory_write(

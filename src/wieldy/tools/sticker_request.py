@@ -43,12 +43,6 @@ WITHOUT_POSTAL_CODES = frozenset({"AE", "HK", "IE", "QA"})
 WITH_REGIONS = frozenset({"AU", "BR", "CA", "US"})
 
 
-def _enabled(workspace: Workspace) -> bool | str:
-    from wieldy.toolset.gates import feature_gate
-
-    return feature_gate("StickerRequest", workspace.settings, workspace.env) or True
-
-
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     return (Writes(_folder(workspace)),)
 
@@ -76,8 +70,6 @@ def address_problems(address: Mapping[str, str]) -> Iterator[str]:
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
-    if (off := _enabled(ctx.workspace)) is not True:
-        raise Refusal("check", f"StickerRequest is {off}.")
     if problems := list(address_problems(_address(**input))):
         raise Refusal("check", f"{' '.join(problems)}", "Ask the user for what is missing; never make up an address.")
 
@@ -96,7 +88,7 @@ def _address(
     return {field: value.strip() for field, value in fields.items()}
 
 
-@tool(name="StickerRequest", described_in=__file__, effects=_effects, enabled=_enabled, check=_check)
+@tool(name="StickerRequest", described_in=__file__, effects=_effects, check=_check)
 async def sticker_request(
     ctx: ToolContext,
     name: Annotated[str, Param(max_length=100)],

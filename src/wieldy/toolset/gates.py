@@ -50,7 +50,7 @@ def feature_gate(name: str, settings: Mapping[str, Any], env: Mapping[str, str])
     )
     if feature is None or is_feature_enabled(feature, settings, env):
         return None
-    return f"off: switch it on with `features.{feature}` in the settings or {FEATURE_VARIABLE}{feature.upper()}=1"
+    return f"its feature is off; switch it on with `features.{feature}` in the settings or {FEATURE_VARIABLE}{feature.upper()}=1"
 
 
 def why_excluded_by_name(name: str, context: OfferContext) -> str | None:
@@ -79,11 +79,11 @@ async def check_availability(
     *,
     gate: Callable[[str], str | None],
     removes: Callable[[str], object | None],
-    enabled: Callable[[Tool], Awaitable[bool | str]],
+    disabled: Callable[[Tool], Awaitable[str | None]],
 ) -> list[ToolAvailability]:
     """Whether each tool is offered, and why or why not, in the order given. The tools' own checks run side by side.
 
-    `gate` returns why a feature gate is closed, `removes` the deny rule that removes a tool.
+    `gate` returns why a feature gate is closed, `removes` the deny rule that removes a tool, `disabled` what its own check says.
     """
 
     async def reason(tool: Tool) -> str | None:
@@ -91,19 +91,10 @@ async def check_availability(
             return excluded
         if (rule := removes(tool.name)) is not None:
             return str(rule)
-        return await _why_disabled(tool, enabled) if tool.has_enabled_check else None
+        return await disabled(tool) if tool.has_enabled_check else None
 
     reasons = await asyncio.gather(*map(reason, tools))
     return [
         ToolAvailability(tool, excluded is None, excluded or "available")
         for tool, excluded in zip(tools, reasons, strict=True)
     ]
-
-
-async def _why_disabled(tool: Tool, enabled: Callable[[Tool], Awaitable[bool | str]]) -> str | None:
-    """Run the tool's own check; a tool whose check fails or times out is not offered."""
-    try:
-        answer = await enabled(tool)
-    except Exception as error:
-        return f"its self-check failed: {' '.join(str(error).split()) or type(error).__name__}"
-    return None if answer is True else answer or "it is not available here"

@@ -17,7 +17,7 @@ from wieldy.core.provider import ToolSpec
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
-from wieldy.engine.supervise import Supervisor
+from wieldy.engine.supervise import ENABLED_CHECK_SECONDS, Supervisor, ask_enabled
 from wieldy.toolset.gates import (
     SIMPLE_FEATURE,
     OfferContext,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 DEFAULT_CONTEXT_WINDOW = 200_000
 SERVER_WAIT_SECONDS = 30.0
-ENABLED_CHECK_SECONDS = 5.0
 
 
 class OfferedTools(Struct, frozen=True):
@@ -118,7 +117,7 @@ class Toolset:
             context,
             gate=gate,
             removes=self._removal_reason,
-            enabled=lambda tool: self._supervisor.run(tool.enabled(workspace), Abort(), ENABLED_CHECK_SECONDS),
+            disabled=lambda tool: ask_enabled(tool, workspace, self._supervisor, Abort()),
         )
         descriptions = await self._describe(each.tool for each in availability if each.offered)
         return self._offer(availability, window, descriptions, defer or self.defer)
@@ -138,9 +137,14 @@ class Toolset:
         return feature_gate(name, settings=self._workspace.settings, env=self._workspace.env)
 
     def _names(self, context: OfferContext) -> list[str]:
-        return [
-            name for name in self._catalog if self._gate(name) is None and why_excluded_by_name(name, context) is None
-        ]
+        return [name for name in self._catalog if self._closed(name, context) is None]
+
+    def why_closed(self, name: str) -> str | None:
+        """Why no tool of this name can be called now, whatever its input; None where the rules and the mode decide."""
+        return self._closed(name, self._context(None))
+
+    def _closed(self, name: str, context: OfferContext) -> str | None:
+        return self._gate(name) or why_excluded_by_name(name, context)
 
     def candidates(self) -> list[Tool]:
         """The tools that no gate, mode or rule excludes, by name. Their own checks are not run: those may have to wait."""
@@ -277,6 +281,9 @@ class ActivatingCatalog(Catalog):
 
     def offered_names(self) -> list[str]:
         return self._toolset.offered_names()
+
+    def why_closed(self, name: str) -> str | None:
+        return self._toolset.why_closed(name)
 
     def find(self, name: str) -> Tool | None:
         if self._toolset.deferred:

@@ -41,7 +41,7 @@ def browsing(root: Path, names: Names | None = None, settings: dict[str, Any] | 
     """A toolbox that may open pages of this machine. Skips where there is no browser."""
     skip_without_browser()
     options.setdefault("mode", "bypassPermissions")
-    box = Toolbox(root, settings={**LOCAL, **(settings or {})}, **options)
+    box = Toolbox(root, settings={"features": {"browser": True}, **LOCAL, **(settings or {})}, **options)
     fetcher = box.workspace.services.fetcher
     fetcher.client.connect, fetcher.resolver = OnlyLoopback(), names or Names()
     return box

@@ -71,7 +71,7 @@ async def test_neither_a_rule_nor_a_yes_for_ever_approves_a_plan(tmp_path: Path)
 
 async def test_outside_plan_mode_nobody_is_asked(tmp_path: Path) -> None:
     async with Toolbox(tmp_path, settings={}, ask=lambda question: pytest.fail("asked")) as box:
-        assert "This is not plan mode" in (await box.call("ExitPlan", plan=PLAN)).text
+        assert "only for plan mode" in (await box.call("ExitPlan", plan=PLAN)).text
 
 
 async def test_it_is_offered_in_plan_mode_only(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ async def test_a_cell_may_be_named_by_its_number(tmp_path: Path) -> None:
 async def test_a_subagent_with_a_wish_for_a_model_gets_as_far_as_one_without(tmp_path: Path) -> None:
     fields = {"description": "look", "prompt": "Look", "subagent_type": "explore"}
     assert (await _call(tmp_path, "Task", **fields, model="haiku")).text.startswith(
-        "Agent cannot be used: it needs a model"
+        "`Agent` is not available: it needs a model"
     )
 
 

@@ -32,8 +32,11 @@ async def box(root: Path) -> AsyncIterator[Toolbox]:
 async def test_off_unless_the_feature_is_on(root: Path) -> None:
     async with Toolbox(root, settings={}) as box:
         rows = {row.tool.name: row for row in await box.offer()}
-        assert "MemoryRead is off: switch it on with `features.memory`" in (await box.call("MemoryRead")).text
-        assert "MemoryWrite is off" in (await box.call("MemoryWrite", path="a", content="b")).text
+        assert (
+            "`MemoryRead` is not available: its feature is off; switch it on with `features.memory`"
+            in (await box.call("MemoryRead")).text
+        )
+        assert "`MemoryWrite` is not available" in (await box.call("MemoryWrite", path="a", content="b")).text
     for name in ("MemoryRead", "MemoryWrite"):
         assert not rows[name].offered
         assert "features.memory" in rows[name].reason

@@ -66,7 +66,7 @@ async def test_unknown_broken_and_hidden_ones_are_told_apart(root: Path) -> None
 async def test_where_there_are_none_no_empty_list_is_shown(root: Path) -> None:
     async with Toolbox(root, settings={}) as box:
         result = await box.call("Skill", skill="deploy")
-    assert result.text == "There is no skill `deploy`. There are none at all. Go on without it."
+    assert result.text.startswith("`Skill` is not available: no skills were found. Do without it")
 
 
 async def test_only_the_file_that_was_judged_is_loaded(root: Path) -> None:

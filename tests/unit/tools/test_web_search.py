@@ -28,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_hits_are_listed_with_their_addresses(tmp_path: Path) -> None:
     async with serving({"/search": response(json.dumps({"results": RESULTS}).encode())}) as site:
         async with Toolbox(tmp_path, mode="bypassPermissions", settings={"web": {"searxng": site.origin}}) as box:
-            assert await web_search.enabled(box.workspace) is True
+            assert web_search.enabled(box.workspace) is True
             every = await box.call("WebSearch", {"query": "tea"})
             some = await box.call("WebSearch", {"query": "tea", "blocked_domains": ["cake.example"]})
             none = await box.call("WebSearch", {"query": "tea", "allowed_domains": ["milk.example"]})
@@ -57,7 +57,7 @@ async def test_what_the_provider_finds_comes_first(tmp_path: Path) -> None:
 async def test_where_nothing_is_set_up_the_reason_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ddgs", None)  # not installed
     async with Toolbox(tmp_path, mode="bypassPermissions", settings={}) as box:
-        assert "web.searxng" in str(await web_search.enabled(box.workspace))
+        assert "web.searxng" in str(web_search.enabled(box.workspace))
         row = next(row for row in await box.offer() if row.tool.name == "WebSearch")
         assert not row.offered
         result = await box.call("WebSearch", {"query": "tea"})

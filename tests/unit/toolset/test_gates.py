@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from wieldy.core.abort import Abort
 from wieldy.core.tool import Tool
+from wieldy.engine.supervise import Supervisor, ask_enabled
 from wieldy.toolbox import Toolbox
 from wieldy.toolset.gates import OfferContext, check_availability, feature_gate, is_feature_enabled
 
@@ -16,18 +18,18 @@ def make(name: str, **declared: object) -> Tool:
     return Tool.from_schema(name, f"Does {name}.", {"type": "object", "properties": {}}, lambda input: "", **declared)
 
 
-async def itself(tool: Tool) -> bool | str:
-    return await tool.enabled(None)  # type: ignore[arg-type]
+async def itself(tool: Tool) -> str | None:
+    return await ask_enabled(tool, None, Supervisor(), Abort())  # type: ignore[arg-type]
 
 
 async def reasons(
     tools: list[Tool],
     context: OfferContext | None = None,
     removes: Callable[[str], object | None] = lambda name: None,
-    enabled: Callable[[Tool], Awaitable[bool | str]] = itself,
+    disabled: Callable[[Tool], Awaitable[str | None]] = itself,
 ) -> dict[str, tuple[bool, str]]:
     rows = await check_availability(
-        tools, context or OfferContext(), gate=lambda name: None, removes=removes, enabled=enabled
+        tools, context or OfferContext(), gate=lambda name: None, removes=removes, disabled=disabled
     )
     return {row.tool.name: (row.offered, row.reason) for row in rows}
 
@@ -83,7 +85,7 @@ async def test_tools_without_a_self_check_are_not_asked():
     async def never(tool):
         raise AssertionError(tool.name)
 
-    assert (await reasons([make("Read")], enabled=never))["Read"] == (True, "available")
+    assert (await reasons([make("Read")], disabled=never))["Read"] == (True, "available")
 
 
 def test_features_are_off_until_switched_on_and_the_environment_has_the_last_word():
