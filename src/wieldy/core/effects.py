@@ -74,13 +74,21 @@ class State(Struct, frozen=True):
     changes: bool = False
 
 
+class UsesServer(Struct, frozen=True):
+    """Asks an MCP server for what is not one of its tools. Rules know it as a tool of that server, by `rule_name`."""
+
+    opaque: ClassVar[bool] = False
+
+    rule_name: str
+
+
 class Opaque(Struct, frozen=True):
     """Unknown effects: the call runs alone, and a person is asked."""
 
     opaque: ClassVar[bool] = True
 
 
-Effect: TypeAlias = Reads | Writes | Runs | Fetches | State | Opaque
+Effect: TypeAlias = Reads | Writes | Runs | Fetches | UsesServer | State | Opaque
 Effects: TypeAlias = tuple[Effect, ...]
 
 NO_EFFECTS: Effects = ()

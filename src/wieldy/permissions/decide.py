@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion, Reason
-from wieldy.core.effects import Effect, Fetches, Opaque, Reads, Runs, State, Writes
+from wieldy.core.effects import Effect, Fetches, Opaque, Reads, Runs, State, UsesServer, Writes
 from wieldy.core.state_dirs import shared_folders
 from wieldy.core.workspace import UNKNOWN_HOME
 from wieldy.permissions import suggest
@@ -266,10 +266,28 @@ class Policy:
                 yield self._files.judge(FileAccess(effect), context)
             elif isinstance(effect, Fetches):
                 yield from self._network.judge(effect.url, context)
+            elif isinstance(effect, UsesServer):
+                yield from self._judge_server(effect.rule_name, context)
             elif isinstance(effect, Opaque):
                 yield self._judge_unknown(context, context.plan.tool.unknown_effects)
         if all(isinstance(effect, State) for effect in effects):
             yield self._judge_unknown(context, "it asks before it runs", harmless=True)
+
+    def _judge_server(self, rule_name: str, context: DecisionContext) -> Iterator[Finding]:
+        """Judge what a call asks of a server by the rules about that server's tools."""
+        rules = self._index.about_call(rule_name, {})
+        yield from (Finding(rule_reason(rule)) for rule in rules.restricting)
+        if self._levels.forbids(rule_name):
+            yield _settings_finding("deny", f"forbid {rule_name}")
+        if context.mode.accepts_all:
+            yield context.mode_allows()
+        elif context.blanket is not None:
+            yield Finding(context.blanket)
+        elif rules.allowing is not None:
+            yield Finding(rule_reason(rules.allowing))
+        else:
+            text = f"{context.plan.tool.name} needs permission: what it asks for is sent to the server"
+            yield Finding(Reason("default", "ask", text), suggest.for_tool(rule_name))
 
     def _judge_unknown(self, context: DecisionContext, why: str, *, harmless: bool = False) -> Finding:
         name = context.plan.tool.name

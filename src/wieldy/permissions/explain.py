@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion
-from wieldy.core.effects import Effect, Fetches, Opaque, Reads, Runs, State, Writes
+from wieldy.core.effects import Effect, Fetches, Opaque, Reads, Runs, State, UsesServer, Writes
 from wieldy.core.invisible_text import escape_to_line
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.paths import PathResolver, normalize_path, path_key
@@ -87,6 +87,8 @@ def _describe_effect(effect: Effect) -> str:
             return f"runs {command}"
         case State(name, changes):
             return f"{'changes' if changes else 'uses'} the {name} of the session"
+        case UsesServer(rule_name):
+            return f"asks a server: {rule_name}"
         case Opaque():
             return "touches who knows what"
 

@@ -6,10 +6,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 from msgspec import Struct
 
 from wieldy.schema.strict_json import MAX_DEPTH, is_too_deep
+
+MAX_REPORTED_WAYS = 5_000
 
 
 class Problem(Struct, frozen=True):
@@ -51,12 +54,13 @@ _MAX_VALUE_CHARS = 80
 class SchemaValidator:
     """One schema, compiled on first use, by the draft that `$schema` names, else 2020-12. Nothing is ever fetched."""
 
-    __slots__ = ("_has_references", "_schema", "_validator")
+    __slots__ = ("_has_references", "_schema", "_size", "_validator")
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
         self._validator: Any = None
         self._has_references = False
+        self._size: SchemaSize | None = None
 
     def compile(self) -> None:
         """Raise `SchemaError` now if the schema cannot be used."""
@@ -79,6 +83,9 @@ class SchemaValidator:
         self.compile()
         if self._may_overflow(value):
             return (Problem("", f"The input is nested more than {MAX_DEPTH} levels deep."),)
+        if self._may_explode(value):
+            text = "The input does not fit. It is nested too deeply, among too many alternatives, to say where."
+            return () if self.fits(value) else (Problem("", text),)
         problems: dict[Problem, None] = {}
         try:
             for error in self._validator.iter_errors(value):
@@ -90,6 +97,104 @@ class SchemaValidator:
     def _may_overflow(self, value: Any) -> bool:
         """Whether a recursive schema would follow the value so deep that the native stack overflows."""
         return self._has_references and is_too_deep(value)
+
+    def _may_explode(self, value: Any) -> bool:
+        """Whether a recursive schema has so many ways through the value that to name them all would take minutes."""
+        if not self._has_references:
+            return False
+        if self._size is None:
+            try:
+                self._size = measure_schema(self._schema, MAX_DEPTH)
+            except SchemaError:
+                return False
+        return self._size.is_recursive and self._size.widest ** _depth(value) > MAX_REPORTED_WAYS
+
+
+def _depth(value: Any) -> int:
+    """How deep lists and objects are nested, at most `MAX_DEPTH`."""
+    depth, level = 0, [value]
+    while level and depth < MAX_DEPTH:
+        depth += 1
+        level = [
+            item
+            for each in level
+            if isinstance(each, dict | list)
+            for item in (each.values() if isinstance(each, dict) else each)
+        ]
+    return depth
+
+
+class SchemaSize(Struct, frozen=True):
+    """How large a schema is when its references are followed; one that leads back to where it began counts as nothing.
+
+    `alternatives` are the ends of all `anyOf` and `oneOf` together, `widest` is the largest number of options of one of them.
+    """
+
+    nodes: int
+    depth: int
+    alternatives: int
+    widest: int
+    is_recursive: bool
+
+
+def measure_schema(schema: Mapping[str, Any], max_depth: int) -> SchemaSize:
+    """Measure in time that is linear in the schema as written. Raises `SchemaError` where it is deeper than `max_depth`."""
+    known: dict[int, tuple[int, int, int]] = {}
+    open_nodes: set[int] = set()
+    widest = 0
+    is_recursive = False
+
+    def visit(node: Any, depth: int) -> tuple[int, int, int]:
+        nonlocal widest, is_recursive
+        key = id(node)
+        if key in open_nodes:
+            is_recursive = True
+            return 0, 0, 0
+        if (size := known.get(key)) is not None:
+            if depth + size[1] > max_depth:
+                raise SchemaError(_TOO_NESTED.format(max_depth))
+            return size
+        if depth > max_depth:
+            raise SchemaError(_TOO_NESTED.format(max_depth))
+        open_nodes.add(key)
+        nodes = alternatives = below = 0
+        children = node.items() if isinstance(node, Mapping) else enumerate(node)
+        for name, child in children:
+            if node is schema and name in ("$defs", "definitions"):
+                continue  # counted where they are referred to
+            if name in _REFERENCES and isinstance(child, str):
+                child = _resolve(child, schema)  # noqa: PLW2901
+            if not isinstance(child, Mapping | list):
+                continue
+            child_nodes, child_depth, child_alternatives = visit(child, depth + 1)
+            if name in ("anyOf", "oneOf") and isinstance(child, list):
+                widest = max(widest, len(child))
+                child_alternatives = max(child_alternatives, len(child))
+            nodes, below = nodes + child_nodes, max(below, child_depth)
+            alternatives += child_alternatives
+        open_nodes.discard(key)
+        size = known[key] = (nodes + isinstance(node, Mapping), below + 1, alternatives)
+        return size
+
+    nodes, depth, alternatives = visit(schema, 1)
+    return SchemaSize(nodes, depth, alternatives, widest, is_recursive)
+
+
+_TOO_NESTED = "it is nested more than {} levels deep where its references are followed"
+
+
+def _resolve(reference: str, schema: Any) -> Any:
+    """The target of a reference inside a schema; None for any other."""
+    if not reference.startswith("#"):
+        return None
+    target = schema
+    for part in reference[1:].split("/")[1:]:
+        step = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(target, list):
+            target = target[int(step)] if step.isdecimal() and int(step) < len(target) else None
+        else:
+            target = target.get(step) if isinstance(target, Mapping) else None
+    return target
 
 
 def _has_references(schema: Any) -> bool:

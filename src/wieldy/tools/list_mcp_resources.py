@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
+from wieldy.core.effects import Effects
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
@@ -13,11 +15,18 @@ def has_mcp_servers(workspace: Workspace) -> bool | str:
     return bool(workspace.setting("mcpServers")) or "no MCP server is configured"
 
 
+def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
+    from wieldy.mcp.client.resources import resource_effects
+
+    return resource_effects(workspace.services.mcp_servers, "ListMcpResources", input.get("server"))
+
+
 @tool(
     name="ListMcpResources",
     described_in=__file__,
     read_only=True,
-    needs_permission=False,
+    needs_permission=True,
+    effects=_effects,
     enabled=has_mcp_servers,
     timeout=60.0,
 )

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from wieldy.core.effects import Effects
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
+from wieldy.core.workspace import Workspace
 from wieldy.tools.list_mcp_resources import has_mcp_servers
+
+
+def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
+    from wieldy.mcp.client.resources import resource_effects
+
+    return resource_effects(workspace.services.mcp_servers, "ReadMcpResource", input["server"], input["uri"])
 
 
 @tool(
     name="ReadMcpResource",
     described_in=__file__,
     read_only=True,
-    needs_permission=False,
+    needs_permission=True,
+    effects=_effects,
     enabled=has_mcp_servers,
     timeout=120.0,
 )

@@ -31,10 +31,14 @@ async def tool_search(
         tools, missing = await toolset.select(names)
     else:
         tools = await toolset.search(query, min(max(max_results, 1), 50))
+    too_large = [tool.name for tool in tools[len(toolset.fit(tools)) :]]
+    tools = tools[: len(tools) - len(too_large)]
     waiting = [tool.name for tool in tools if tool.name in toolset.deferred]
     toolset.activations.activate(waiting)
     data = {"activated": waiting, "tools": [tool.name for tool in tools], "missing": missing}
     text = _describe(tools, missing, len(toolset.deferred), toolset.starting())
+    if too_large:
+        text += f"\nNot loaded, too large for one request with these: {', '.join(too_large)}. Select what you need."
     return Output(text, data, is_error=not tools and bool(missing))
 
 

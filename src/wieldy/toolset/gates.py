@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from wieldy.core.catalog import ToolAvailability
 from wieldy.core.tool import Tool
+from wieldy.toolset.order import is_mcp_tool
 
 SIMPLE_FEATURE = "simple"
 SIMPLE_TOOLS = frozenset({"Bash", "Edit", "Read"})
@@ -68,6 +69,8 @@ def why_excluded(tool: Tool, context: OfferContext) -> str | None:
     """Why the context excludes a tool, or None."""
     if (reason := why_excluded_by_name(tool.name, context)) is not None:
         return reason
+    if context.mode == "plan" and is_mcp_tool(tool):
+        return "plan mode only reads, and of this tool only its server says what it touches"
     if context.mode == "plan" and not tool.read_only:
         return "plan mode only reads, and this tool may change something"
     return None

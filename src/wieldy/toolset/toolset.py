@@ -27,7 +27,7 @@ from wieldy.toolset.gates import (
     why_excluded,
     why_excluded_by_name,
 )
-from wieldy.toolset.order import Defer, is_mcp_tool, list_deferred, order_tools, token_budget
+from wieldy.toolset.order import Defer, estimate_tokens, is_mcp_tool, list_deferred, order_tools, token_budget
 
 if TYPE_CHECKING:
     from wieldy.toolset.search import ToolIndex
@@ -221,6 +221,16 @@ class Toolset:
 
             index = self._index = await in_thread(ToolIndex, tools)
         return index.search(query, most)
+
+    def fit(self, tools: Sequence[Tool]) -> list[Tool]:
+        """The first of these tools, as many as the next request has room for, but at least one."""
+        room, fitting = token_budget(self._window), list[Tool]()
+        for tool in tools:
+            room -= estimate_tokens(tool) if tool.name in self.deferred else 0
+            if room < 0 and fitting:
+                break
+            fitting.append(tool)
+        return fitting
 
     def starting(self) -> Sequence[str]:
         """The servers whose tools are not known yet."""

@@ -11,6 +11,7 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.decision import Answer
+from wieldy.core.effects import UNKNOWN_EFFECTS
 from wieldy.core.events import ToolProgress
 from wieldy.core.outcome import Image
 from wieldy.mcp.client.connection import ServerLogMessage
@@ -47,7 +48,7 @@ async def test_what_a_server_claims_never_lowers_the_need_to_ask(stage):
         assert (await box.explain("mcp__s__echo", text="a")).behavior == "ask"
         assert (await box.call("mcp__s__echo", text="a")).is_error
         tool = box.catalog.find("mcp__s__echo")
-        assert tool is not None and tool.effects({}, box.workspace) == ()
+        assert tool is not None and tool.effects({}, box.workspace) == UNKNOWN_EFFECTS and tool.concurrency_safe({})
 
 
 @pytest.mark.asyncio

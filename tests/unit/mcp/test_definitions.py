@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from types import SimpleNamespace
 from typing import Any
@@ -30,31 +31,44 @@ FIT = re.compile(r"mcp__[A-Za-z0-9_-]+__[A-Za-z0-9_-]*")
 
 
 def test_plain_names_are_not_touched_and_odd_ones_are_made_plain():
-    assert wire_names("github", ["create_issue"]) == {"create_issue": "mcp__github__create_issue"}
-    assert wire_names("s", ["files.read", "a/b c"]) == {"files.read": "mcp__s__files_read", "a/b c": "mcp__s__a_b_c"}
+    assert wire_names("github", ["create_issue"]) == ({"create_issue": "mcp__github__create_issue"}, {})
+    names = {"files.read": "mcp__s__files_read", "a/b c": "mcp__s__a_b_c"}
+    assert wire_names("s", ["files.read", "a/b c"]) == (names, {})
 
 
-def test_a_name_that_is_right_keeps_it_when_an_odd_one_would_take_it():
-    names = wire_names("s", ["a.b", "a_b"])
-    assert names["a_b"] == "mcp__s__a_b"
-    assert names["a.b"] != names["a_b"]
+def test_a_name_that_is_right_keeps_it_and_an_odd_one_that_would_take_it_is_left_out():
+    assert wire_names("s", ["a.b", "a_b"]) == ({"a_b": "mcp__s__a_b"}, {"a.b": "mcp__s__a_b"})
+    names, collisions = wire_names("s", ["a.b", "a b"])
+    assert (names, collisions) == ({"a b": "mcp__s__a_b"}, {"a.b": "mcp__s__a_b"})
+
+
+def test_no_tool_has_the_name_by_which_rules_know_the_resources_of_its_server():
+    names, collisions = wire_names("s", ["ReadMcpResource", "read"])
+    assert names == {"read": "mcp__s__read"} and list(collisions) == ["ReadMcpResource"]
+
+
+def test_a_users_own_server_keeps_its_key_whatever_a_project_calls_its_servers():
+    for foreign in ("my files", "my_files", "my/files"):
+        keys = server_keys(["my.files", foreign], {foreign})
+        assert keys["my.files"] == "my_files" and keys[foreign] != "my_files"
 
 
 def test_a_long_name_is_shortened_the_same_way_every_time():
     long = "x" * 100
-    name = wire_names("s", [long])[long]
+    name = wire_names("s", [long])[0][long]
     assert len(name) == 64
-    assert wire_names("s", ["other", long])[long] == name
-    assert wire_names("s", [long + "y"])[long + "y"] != name
+    assert wire_names("s", ["other", long])[0][long] == name
+    assert wire_names("s", [long + "y"])[0][long + "y"] != name
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(min_size=1, max_size=80), unique=True, max_size=12), st.text(max_size=60))
 def test_names_are_unique_fit_and_can_be_turned_back(tools, server):
     key = server_keys([server])[server]
-    names = wire_names(key, tools)
-    assert set(names) == set(tools)
-    assert len(set(names.values())) == len(tools)
+    names, collisions = wire_names(key, tools)
+    assert {*names, *collisions} == set(tools) and not names.keys() & collisions.keys()
+    assert len(set(names.values())) == len(names)
+    assert set(collisions.values()) <= set(names.values())
     assert all(FIT.fullmatch(name) and len(name) <= 64 for name in names.values())
 
 
@@ -141,7 +155,72 @@ def test_the_fingerprint_follows_what_a_reader_would_see():
 def test_limits_and_wishes_of_a_tool_are_read_from_its_meta():
     found = parse_definition(tool(meta={"anthropic/maxResultSizeChars": 10**9, "anthropic/alwaysLoad": True}))
     assert (found.max_result_chars, found.always_load) == (500_000, True)
-    assert len(parse_definition(tool(description="d" * 10_000)).description) == 4_000
+    long = parse_definition(tool(description="d" * 10_000)).description
+    assert len(long) < 4_100 and long.endswith("… (cut: the server sent 10,000 characters)")
+
+
+def test_what_a_schema_says_is_cut_and_what_it_checks_stays():
+    text = "x" * 2_000_000
+    inner = {"type": "object", "properties": {"description": {"type": "string", "description": text}}}
+    schema = {"type": "object", "title": text, "properties": {"a": inner}, "required": ["a"]}
+    definition = parse_definition(tool(input_schema=schema, title=text, meta={"anthropic/alwaysLoad": True}))
+    shown = json.dumps(definition.parameters.schema)
+    assert len(shown) < 5_000 and shown.count("(cut: the server sent 2,000,000 characters)") == 2
+    assert len(definition.title) < 300 and definition.always_load
+    with pytest.raises(InvalidInput):
+        definition.parameters.accept({})
+
+
+def test_a_tool_that_is_too_large_is_refused_and_its_servers_wish_counts_only_where_it_is_small():
+    properties = {f"p{number}": {"type": "string", "description": "d" * 200} for number in range(40)}
+    always = {"anthropic/alwaysLoad": True}
+    definition = parse_definition(tool(input_schema={"type": "object", "properties": properties}, meta=always))
+    assert not definition.always_load
+    enum = {"type": "object", "properties": {"a": {"enum": [f"value{number}" for number in range(10_000)]}}}
+    with pytest.raises(InvalidDefinition, match="at most 32,000 are sent"):
+        parse_definition(tool(input_schema=enum))
+
+
+def chain(length: int) -> dict[str, Any]:
+    """A schema that doubles with each of its references."""
+    steps = {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(length)}
+    properties = {"x": {"$ref": "#/$defs/a0"}}
+    return {"type": "object", "properties": properties, "$defs": {**steps, f"a{length}": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (chain(11), "alternatives where its references are followed"),
+        (json.loads(json.dumps(chain(16)).replace("anyOf", "allOf")), "parts where its references are followed"),
+        (json.loads(json.dumps(chain(11)).replace("#/$defs/", "#/%24defs/")), "alternatives"),
+        ({"type": "object", "$defs": {f"a{n}": {"not": {"$ref": f"#/$defs/a{n + 1}"}} for n in range(500)},
+          "properties": {"x": {"$ref": "#/$defs/a0"}}}, "nested more than 64 levels"),
+        ({"type": "object", "properties": {"x": {"$id": "http://a/b", "$ref": "#"}}}, "an `\\$id` inside"),
+    ],
+)  # fmt: skip
+def test_a_small_schema_that_is_huge_where_its_references_are_followed_is_refused(schema, reason):
+    with pytest.raises(InvalidDefinition, match=reason):
+        parse_input_schema(schema)
+
+
+def test_ordinary_recursion_is_taken_and_its_errors_take_no_time():
+    value = {
+        "anyOf": [{"type": "string"}, {"$ref": "#/$defs/node"}, {"type": "array", "items": {"$ref": "#/$defs/node"}}]
+    }
+    node = {"type": "object", "properties": {"x": value, "y": value}, "additionalProperties": False}
+    parameters = parse_input_schema({"type": "object", "$defs": {"node": node}, "properties": {"x": value}})
+    deep: Any = {"x": "a"}
+    for _ in range(60):
+        deep = {"x": deep}
+    assert parameters.accept(deep) == deep
+    bad: Any = {"x": 3}
+    for _ in range(60):
+        bad = {"x": bad}
+    with pytest.raises(InvalidInput, match="too deeply"):
+        parameters.accept(bad)
+    with pytest.raises(InvalidInput, match=r"x"):
+        parameters.accept({"x": {"z": 1}})
 
 
 def test_pins_know_what_changed_and_only_that(tmp_path):

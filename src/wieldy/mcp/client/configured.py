@@ -31,7 +31,10 @@ class ConfiguredServers:
         if pending or self._started or settings.get("mcpServers"):
             self._started = True
             only = None if self._enabled is True else self._enabled
-            self._manager().start(self._catalog, approver, pending, only)
+            names = settings.get("mcpServers") or {}
+            origins = {name: settings.origin(f"mcpServers.{name}") for name in names}
+            foreign = frozenset(name for name, origin in origins.items() if origin and origin.layer == "project")
+            self._manager().start(self._catalog, approver, pending, only, foreign)
 
     def connecting(self) -> list[str]:
         """The servers whose tools are not known yet."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +15,31 @@ from msgspec import Struct
 from wieldy.core.state_dirs import config_home
 from wieldy.core.truncate import truncate
 from wieldy.mcp.client.json_records import JsonRecords
-from wieldy.schema.check import SchemaError
+from wieldy.schema.check import SchemaError, measure_schema
 from wieldy.schema.parameters import Parameters
 from wieldy.schema.provider_dialects import OPENAI, adapt_schema
+from wieldy.schema.strict_json import TooDeep, is_too_deep
 
-MAX_DESCRIPTION_CHARS = 4_000
+# Beside each bound the largest value of the servers that the tests run, server-everything and server-filesystem.
+MAX_DESCRIPTION_CHARS = 4_000  # 457
+MAX_TITLE_CHARS = 200  # 35
+MAX_FIELD_CHARS = 2_000  # of a description or title inside a schema: 161
+MAX_SCHEMA_CHARS = 32_000  # of the schema as it is shown: 678
+MAX_WISHED_CHARS = 8_000  # of description and schema, where the server itself wants them in every request: 925
+MAX_NODES = 20_000  # objects in a schema, each reference followed: 9
+MAX_DEPTH = 64  # levels of a schema, each reference followed: 6
+MAX_ALTERNATIVES = 1_000  # ends of all unions of a schema, each reference followed: none
 MAX_RESULT_CHARS = 500_000
 MAX_NAME_CHARS = 64
 MAX_KEY_CHARS = 30
+RESOURCE_TOOLS = ("ListMcpResources", "ReadMcpResource")
 
 # Where `sanitize_result` puts what the SDK's models would refuse.
 INPUT_SCHEMA_KEY = "wieldy/inputSchema"
 OUTPUT_SCHEMA_KEY = "wieldy/outputSchema"
 REJECTED_KEY = "wieldy/rejected"
 TASK_KEY = "wieldy/task"
+INVALID_KEY = "wieldy/invalid"
 
 _OPTIONAL_FIELDS: Mapping[str, type] = {
     "title": str,
@@ -63,24 +74,41 @@ class ToolDefinition(Struct, frozen=True):
 def parse_definition(tool: Any) -> ToolDefinition:
     """Convert the SDK's model of a tool. Raises `InvalidDefinition`."""
     meta: Mapping[str, Any] = tool.meta or {}
+    if INVALID_KEY in meta:
+        raise InvalidDefinition(str(meta[INVALID_KEY]))
     schema = meta.get(INPUT_SCHEMA_KEY, tool.input_schema)
+    parameters = parse_input_schema(schema)
     hints = tool.annotations
     read_only = bool(hints and hints.read_only_hint)
     limit = meta.get("anthropic/maxResultSizeChars")
     shown_hints = hints.model_dump(exclude_none=True) if hints else {}
+    description = _shorten((tool.description or "").strip(), MAX_DESCRIPTION_CHARS)
+    shown_chars = len(description) + len(json.dumps(parameters.schema, ensure_ascii=False, default=str))
     visible = (tool.name, tool.description or "", schema, shown_hints, *([tool.title] if tool.title else []))
     return ToolDefinition(
         tool.name,
-        tool.title or (hints.title if hints and hints.title else ""),
-        truncate((tool.description or "").strip(), MAX_DESCRIPTION_CHARS),
-        parse_input_schema(schema),
+        _shorten(tool.title or (hints.title if hints and hints.title else ""), MAX_TITLE_CHARS),
+        description,
+        parameters,
         read_only,
         not read_only and not (hints and hints.destructive_hint is False),
-        meta.get("anthropic/alwaysLoad") is True,
+        meta.get("anthropic/alwaysLoad") is True and shown_chars <= MAX_WISHED_CHARS,
         min(limit, MAX_RESULT_CHARS) if isinstance(limit, int) and limit > 0 else None,
         hashlib.sha256(json.dumps(visible, sort_keys=True, default=str).encode()).hexdigest(),
         as_task=bool(tool.execution and tool.execution.task_support == "required"),
     )
+
+
+def parse_definitions(listed: Iterable[Any]) -> tuple[dict[str, ToolDefinition], dict[str, str]]:
+    """The usable definitions by their own names, and what is wrong with the others. Of two with one name the first counts."""
+    definitions: dict[str, ToolDefinition] = {}
+    problems: dict[str, str] = {}
+    for tool in listed:
+        try:
+            definitions.setdefault(tool.name, parse_definition(tool))
+        except InvalidDefinition as error:
+            problems[tool.name] = str(error)
+    return definitions, problems
 
 
 def parse_input_schema(schema: Any) -> Parameters:
@@ -89,16 +117,64 @@ def parse_input_schema(schema: Any) -> Parameters:
         schema = {}
     if not isinstance(schema, Mapping):
         raise InvalidDefinition(f"its input schema is {type(schema).__name__}, not an object")
+    if is_too_deep(schema):
+        raise InvalidDefinition(str(TooDeep()))
     kind = schema.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         raise InvalidDefinition(f"its input is of type {json.dumps(kind)}, but a tool takes an object")
     parameters = Parameters.from_schema(schema)
     try:
+        _require_small(schema)
         parameters.compile()
-        parameters.schema = adapt_schema(schema, OPENAI)
+        parameters.schema = _shorten_texts(adapt_schema(schema, OPENAI))
     except (SchemaError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidDefinition(f"its input schema cannot be used: {error}") from None
+    if (chars := len(json.dumps(parameters.schema, ensure_ascii=False, default=str))) > MAX_SCHEMA_CHARS:
+        raise InvalidDefinition(f"its input schema has {chars:,} characters, and at most {MAX_SCHEMA_CHARS:,} are sent")
     return parameters
+
+
+def _require_small(schema: Mapping[str, Any]) -> None:
+    """Refuse a schema that is small as written and huge where its references are followed, as a validator does."""
+    if _has_inner_id(schema):
+        raise SchemaError("it has an `$id` inside, and references that start there cannot be followed")
+    size = measure_schema(schema, MAX_DEPTH)
+    if size.nodes > MAX_NODES:
+        raise SchemaError(f"it has more than {MAX_NODES:,} parts where its references are followed")
+    if size.alternatives > MAX_ALTERNATIVES:
+        raise SchemaError(f"it has more than {MAX_ALTERNATIVES:,} alternatives where its references are followed")
+
+
+def _has_inner_id(schema: Mapping[str, Any]) -> bool:
+    pending: list[Any] = list(schema.values())
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Mapping):
+            if isinstance(part.get("$id"), str):
+                return True
+            pending.extend(part.values())
+        elif isinstance(part, list):
+            pending.extend(part)
+    return False
+
+
+def _shorten_texts(schema: Any) -> Any:
+    """Cut what a schema says to the model; what it checks stays."""
+    if isinstance(schema, Mapping):
+        return {
+            key: _shorten(value, MAX_FIELD_CHARS) if key in _PROSE and isinstance(value, str) else _shorten_texts(value)
+            for key, value in schema.items()
+        }
+    return [_shorten_texts(item) for item in schema] if isinstance(schema, list) else schema
+
+
+_PROSE = frozenset({"description", "title", "$comment", "markdownDescription"})
+
+
+def _shorten(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return f"{truncate(text, limit)} (cut: the server sent {len(text):,} characters)"
 
 
 def sanitize_result(result: Any) -> None:
@@ -134,6 +210,12 @@ def _sanitize_tool(entry: Any, rejected: list[str]) -> bool:
             for key, value in entry["annotations"].items()
             if isinstance(value, str if key == "title" else bool)
         }
+    if is_too_deep(entry):
+        # The SDK would refuse the whole list, and each reader of the entry would have to look out.
+        name = entry["name"]
+        entry.clear()
+        entry |= {"name": name, "inputSchema": {"type": "object"}, "_meta": {INVALID_KEY: str(TooDeep())}}
+        return True
     moved: dict[str, Any] = {}
     if "outputSchema" in entry:
         moved[OUTPUT_SCHEMA_KEY] = entry.pop("outputSchema")
@@ -164,11 +246,11 @@ def _meta(holder: Mapping[str, Any]) -> dict[str, Any]:
     return dict(meta) if isinstance(meta, dict) else {}
 
 
-def server_keys(names: Iterable[str]) -> dict[str, str]:
-    """Return the unique part of tool names that stands for each server."""
+def server_keys(names: Iterable[str], foreign: Container[str] = ()) -> dict[str, str]:
+    """Return the unique part of tool names that stands for each server. `foreign` ones take no key from the others."""
     keys: dict[str, str] = {}
     taken: set[str] = set()
-    for name in sorted(names, key=lambda name: (_plain_key(name) != name, name)):
+    for name in sorted(names, key=lambda name: (name in foreign, _plain_key(name) != name, name)):
         key = _plain_key(name)
         if key in taken or not key or len(key) > MAX_KEY_CHARS:
             key = f"{key[:20]}_{_short_digest(name)}".lstrip("_")
@@ -177,18 +259,29 @@ def server_keys(names: Iterable[str]) -> dict[str, str]:
     return keys
 
 
-def wire_names(server_key: str, names: Iterable[str]) -> Mapping[str, str]:
-    """Map each tool's own name to the name a model calls it by. A name that needs no change is never changed by another."""
-    wire: dict[str, str] = {}
-    taken: set[str] = set()
+def wire_names(server_key: str, names: Iterable[str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Map each tool's own name to the name a model calls it by; and those that are left out to the name that is taken.
+
+    The name depends on nothing but the tool's own, so that a rule keeps its meaning whatever else the server lists. A name that
+    needs no change is never taken by another.
+    """
+    owners: dict[str, str] = {}
+    collisions: dict[str, str] = {}
     for name in sorted(set(names), key=lambda name: (_ODD_CHARACTER.search(name) is not None, name)):
-        plain = f"mcp__{server_key}__{_ODD_CHARACTER.sub('_', name)}"
-        if len(plain) > MAX_NAME_CHARS or plain in taken:
+        wire = f"mcp__{server_key}__{_ODD_CHARACTER.sub('_', name)}"
+        if len(wire) > MAX_NAME_CHARS:
             digest = _short_digest(name)
-            plain = f"{plain[: MAX_NAME_CHARS - len(digest) - 1]}_{digest}"
-        taken.add(plain)
-        wire[name] = plain
-    return wire
+            wire = f"{wire[: MAX_NAME_CHARS - len(digest) - 1]}_{digest}"
+        if wire in owners or wire in (resource_rule_name(server_key, tool) for tool in RESOURCE_TOOLS):
+            collisions[name] = wire
+        else:
+            owners[wire] = name
+    return {name: wire for wire, name in owners.items()}, collisions
+
+
+def resource_rule_name(server_key: str, tool: str) -> str:
+    """The name by which rules know one of `RESOURCE_TOOLS` where it is used on a server."""
+    return f"mcp__{server_key}__{tool}"
 
 
 def _plain_key(name: str) -> str:
@@ -200,7 +293,11 @@ def _short_digest(text: str) -> str:
 
 
 class ToolPins:
-    """Digests of the definitions a user has accepted, by project, server and tool. All methods block on disk."""
+    """Digests of the definitions a user has accepted, by project, server and tool. All methods block on disk.
+
+    Server and tool are those of the name that a model calls and rules know, not those that the server uses: what takes the
+    place of a tool is a changed tool.
+    """
 
     def __init__(self, root: str, file: Path | None = None, env: Mapping[str, str] = os.environ) -> None:
         self._root = os.path.realpath(root)

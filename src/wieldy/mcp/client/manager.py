@@ -23,10 +23,8 @@ from wieldy.core.workspace import Workspace
 from wieldy.mcp.client.config import ServerConfig, parse_servers
 from wieldy.mcp.client.connection import Connection, ConnectionContext, ServerState, ServerStateChanged
 from wieldy.mcp.client.definitions import (
-    InvalidDefinition,
-    ToolDefinition,
     ToolPins,
-    parse_definition,
+    parse_definitions,
     server_keys,
     wire_names,
 )
@@ -70,6 +68,7 @@ class McpServers:
         self._catalog: Catalog | None = None
         self._approver: Approver | None = None
         self._only: Collection[str] | None = None
+        self._foreign: Collection[str] = ()
         self._disabled: set[str] = set()
         self._pins = ToolPins(workspace.root, env=workspace.env)
         self._mark = os.urandom(8).hex()
@@ -91,9 +90,13 @@ class McpServers:
         approver: Approver | None,
         pending: Iterable[str] = (),
         only: Collection[str] | None = None,
+        foreign: Collection[str] = (),
     ) -> None:
-        """Start every configured server in the background, or `only` some. `pending` ones wait for the user's consent."""
-        self._catalog, self._approver, self._only = catalog, approver, only
+        """Start every configured server in the background, or `only` some. `pending` ones wait for the user's consent.
+
+        `foreign` ones are configured by the project: they take no name from the user's own.
+        """
+        self._catalog, self._approver, self._only, self._foreign = catalog, approver, only, foreign
         self.pending = tuple(name for name in pending if only is None or name in only)
         self.update(self.workspace.settings)
 
@@ -104,9 +107,11 @@ class McpServers:
         for problem in problems:
             log.warning("%s", problem)
         by_name = {config.name: config for config in configs if self._is_wanted(config.name)}
-        for name in [name for name, server in self.servers.items() if by_name.get(name) != server.connection.config]:
-            self._remove(name)
-        keys = server_keys(by_name)
+        keys = server_keys(by_name, self._foreign)
+        current = [(name, server.connection.config, server.key) for name, server in self.servers.items()]
+        for name, config, key in current:
+            if by_name.get(name) != config or keys[name] != key:
+                self._remove(name)
         for name, config in by_name.items():
             if name not in self.servers:
                 self._add(config, keys[name])
@@ -231,32 +236,29 @@ class McpServers:
 
     async def _update_tools(self, server: ManagedServer, listed: Sequence[Any]) -> None:
         """Take over a server's tool list; unchanged tools stay the same objects."""
-        name = server.connection.config.name
         server.quarantined = {}
-        definitions = {tool.name: parsed for tool in listed if (parsed := self._parse(server, tool)) is not None}
-        digests = {own_name: definition.digest for own_name, definition in definitions.items()}
-        changed = await in_thread(self._pins.changed, name, digests)
-        names = wire_names(server.key, definitions)
+        definitions, problems = await in_thread(parse_definitions, listed)
+        for own_name, why in problems.items():
+            self._quarantine(server, own_name, why)
+        names, collisions = wire_names(server.key, definitions)
+        for own_name, wire_name in collisions.items():
+            self._quarantine(server, own_name, f"another tool has its name, {wire_name}")
+        pinned = {own_name: wire_name.removeprefix(f"mcp__{server.key}__") for own_name, wire_name in names.items()}
+        digests = {pinned[own_name]: definitions[own_name].digest for own_name in names}
+        changed = await in_thread(self._pins.changed, server.key, digests)
         previous, server.tools = server.tools, {}
-        for own_name, definition in definitions.items():
-            wire_name = names[own_name]
+        for own_name, wire_name in names.items():
+            definition, pin = definitions[own_name], pinned[own_name]
             old = previous.get(wire_name)
             if old is not None and old.definition.digest == definition.digest:
                 server.tools[wire_name] = old
                 continue
-            accept = partial(self._pins.pin, name, {own_name: definition.digest}) if own_name in changed else None
+            accept = partial(self._pins.pin, server.key, {pin: definition.digest}) if pin in changed else None
             server.tools[wire_name] = ServerTool(wire_name, definition, server.connection, accept)
         self._remove_tools({wire: tool for wire, tool in previous.items() if server.tools.get(wire) is not tool})
         self._add_tools({wire: tool for wire, tool in server.tools.items() if previous.get(wire) is not tool})
         if server.connection.state.name == "ready" and previous != server.tools:
             self._report_state(server, server.connection.state)
-
-    def _parse(self, server: ManagedServer, tool: Any) -> ToolDefinition | None:
-        try:
-            return parse_definition(tool)
-        except InvalidDefinition as error:
-            self._quarantine(server, tool.name, str(error))
-            return None
 
     def _quarantine(self, server: ManagedServer, tool: str, why: str) -> None:
         server.quarantined[tool] = why

@@ -13,9 +13,10 @@ from msgspec import Struct
 from wieldy.core.errors import ToolFailure
 from wieldy.core.outcome import Text
 from wieldy.core.threads import in_thread
+from wieldy.core.truncate import truncate_line
 from wieldy.mcp.client.connection import Connection
 from wieldy.mcp.client.content import convert_part
-from wieldy.mcp.client.definitions import wire_names
+from wieldy.mcp.client.definitions import MAX_FIELD_CHARS, wire_names
 from wieldy.mcp.client.manager import McpServers
 from wieldy.mcp.client.tools import list_all
 
@@ -47,14 +48,16 @@ async def list_prompts(servers: McpServers) -> dict[str, ServerPrompt]:
     for server, listed in zip(ready, lists, strict=True):
         if isinstance(listed, BaseException):
             continue
-        names = wire_names(server.key, [prompt.name for prompt in listed])
+        names, _ = wire_names(server.key, [prompt.name for prompt in listed])
         for prompt in listed:
+            if prompt.name not in names:
+                continue  # another one has its name
             arguments = prompt.arguments or []
             prompts[names[prompt.name]] = ServerPrompt(
                 names[prompt.name],
                 server.connection.config.name,
                 prompt.name,
-                prompt.description or prompt.title or "",
+                truncate_line(prompt.description or prompt.title or "", MAX_FIELD_CHARS),
                 tuple(argument.name for argument in arguments),
                 tuple(argument.name for argument in arguments if argument.required),
             )

@@ -4,17 +4,50 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
+from wieldy.core.effects import Effects, Reads, UsesServer
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output
+from wieldy.core.truncate import truncate_line
+from wieldy.core.workspace import Workspace
 from wieldy.mcp.client.connection import Connection
 from wieldy.mcp.client.content import convert_resource
+from wieldy.mcp.client.definitions import MAX_FIELD_CHARS, MAX_TITLE_CHARS, resource_rule_name
 from wieldy.mcp.client.manager import McpServers
 from wieldy.mcp.client.tools import list_all
 
 MAX_PAGES = 20
+MAX_UNQUOTED = 3  # times that a server may decode percent signs
+_FILE_URI = re.compile(r"[\x00-\x20]*file:", re.IGNORECASE)
+
+
+def resource_effects(servers: McpServers, tool: str, server: str | None, uri: str = "") -> Effects:
+    """What one of `RESOURCE_TOOLS` touches: the server, or all of them, and the file that a URI names. Raises `ToolFailure`."""
+    names = list(servers.servers) if server is None else [_find(servers, server).config.name]
+    uses = [UsesServer(resource_rule_name(servers.servers[name].key, tool)) for name in names]
+    return (*uses, *map(Reads, _paths_of_uri(uri, servers.workspace)))
+
+
+def _paths_of_uri(uri: str, workspace: Workspace) -> Iterator[str]:
+    """The files that a server may open for a `file:` URI, in whatever way it reads one."""
+    match = _FILE_URI.match(uri)
+    if match is None:
+        return
+    rest = uri[match.end() :].replace("\\", "/")
+    spellings = {rest, re.split(r"[?#]", rest)[0]}
+    for _ in range(MAX_UNQUOTED):
+        spellings |= set(map(unquote, spellings))
+    for spelling in sorted(spellings):
+        text = spelling.replace("\0", "")
+        authority, _, path = text[2:].partition("/") if text.startswith("//") else ("", "", text)
+        yield workspace.resolve("/" + path if text.startswith("//") else path or "/")
+        if authority.lower() not in ("", "localhost"):
+            yield workspace.resolve(f"{authority}/{path}".rstrip("/"))  # a server may take a host for a folder
 
 
 async def list_resources(servers: McpServers, server: str | None) -> Output:
@@ -30,8 +63,12 @@ async def list_resources(servers: McpServers, server: str | None) -> Output:
             continue
         for resource in result:
             rows.append({**resource, "server": name})
-            about = f" — {resource['description']}" if resource.get("description") else ""
-            lines.append(f"{name}: {resource.get('uri') or resource.get('uriTemplate')} ({resource['name']}){about}")
+            address = resource.get("uri") or resource.get("uriTemplate")
+            label = truncate_line(resource["name"], MAX_TITLE_CHARS)
+            about = (
+                f" — {truncate_line(resource['description'], MAX_FIELD_CHARS)}" if resource.get("description") else ""
+            )
+            lines.append(f"{name}: {address} ({label}){about}")
     return Output("\n".join(lines) or "No server has resources.", rows)
 
 

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects
+from wieldy.core.effects import UNKNOWN_EFFECTS, Effects
 from wieldy.core.events import ToolProgress
 from wieldy.core.logs import log
 from wieldy.core.threads import in_thread
@@ -27,7 +27,7 @@ RETRY_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
 
 class ServerTool(Tool):
-    """A tool of a server. Its hints are used for scheduling only: one that claims to be read-only still needs permission.
+    """A tool of a server. Its hints are used for scheduling only: what it touches is unknown, whatever it claims.
 
     `accept` is set where the definition differs from the one the user accepted before; it records the new one.
     """
@@ -49,8 +49,15 @@ class ServerTool(Tool):
         self._connection = connection
         self._accept = accept
 
+    @property
+    def unknown_effects(self) -> str:
+        return "only its server says what it touches"
+
     def effects(self, input: Mapping[str, Any], workspace: Workspace) -> Effects:
-        return NO_EFFECTS if self.read_only else UNKNOWN_EFFECTS
+        return UNKNOWN_EFFECTS
+
+    def concurrency_safe(self, input: Mapping[str, Any]) -> bool | None:
+        return True if self.read_only else None
 
     def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
         return True

@@ -395,6 +395,7 @@ def repair_candidates(line: bytes) -> list[bytes]:
         return []
     if not isinstance(message, dict) or "jsonrpc" not in message:
         return []
+    sanitize_result(message.get("result"))  # a tool that is nested too deeply is a line that the SDK cannot parse
     candidates = [_encode_valid(message)]
     request_id = message.get("id")
     if "method" not in message and isinstance(request_id, str | int):
