@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from wieldy.core.outcome import (
     Text,
     ToolResult,
     Waiting,
+    text_of,
 )
 from wieldy.core.state_dirs import make_private_folder, open_private
 from wieldy.core.tool import Output
@@ -29,7 +33,14 @@ from wieldy.core.truncate import truncate_middle
 MAX_FAILURE_CHARS = 10_000
 BIG_RESULT_CHARS = 1_000_000
 PREVIEW_CHARS = 4_000
+# What one result shows at most. The largest real ones: 40 blocks, 20 of them images (the pages of a PDF), each about 1 MB of
+# base64 where they are scans. A request may take 32 MB in all.
+MAX_BLOCKS = 100
+MAX_IMAGES = 20
+MAX_IMAGE_CHARS = 20_000_000
 NO_OUTPUT = "(no output)"
+_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]")
+_NO_LETTER = re.compile(r"[^a-z0-9]")
 
 
 def as_output(value: Any) -> Output:
@@ -47,11 +58,13 @@ def as_output(value: Any) -> Output:
 
 
 def finalizing_blocks(outcome: Outcome, limit: int) -> bool:
-    """Whether finalizing an outcome blocks the event loop: a text is saved to disk, or takes long to clean."""
+    """Whether finalizing an outcome blocks the event loop: something is saved to disk, or takes long to clean."""
     if not isinstance(outcome, Done):
         return False
-    chars = sum(len(block.text) for block in outcome.content if isinstance(block, Text))
-    return chars > min(limit, BIG_RESULT_CHARS)
+    content = outcome.content
+    chars = sum(len(block.text) + 1 for block in content if isinstance(block, Text))
+    image_chars = sum(len(block.data) for block in content if isinstance(block, Image))
+    return len(content) > MAX_IMAGES or chars > min(limit, BIG_RESULT_CHARS) or image_chars > MAX_IMAGE_CHARS
 
 
 def finalize(call: ToolCall, outcome: Outcome, limit: int, spill: Spill, notes: tuple[str, ...] = ()) -> ToolResult:
@@ -74,24 +87,40 @@ def finalize(call: ToolCall, outcome: Outcome, limit: int, spill: Spill, notes: 
 
 
 def _limit_content(content: Content, call: ToolCall, limit: int, spill: Spill, notes: tuple[str, ...]) -> Content:
+    """The blocks as the model gets them. The limit is one decision about all of them, and what they lose is on disk."""
     blocks: list[Block] = []
-    remaining = limit
+    images: list[Image] = []
+    shown_images = image_chars = 0
     for block in content:
-        if not isinstance(block, Text):
-            blocks.append(block)
-            continue
-        text = clean(block.text)
-        if not text or text.isspace():
-            if len(content) > 1:
-                continue
-            text = NO_OUTPUT
-        elif len(text) > remaining:
-            text = spill.save(call.id, text, max(remaining, 0))
-        remaining -= len(text)
-        blocks.append(Text(text))
+        if isinstance(block, Image):
+            images.append(block)
+            image_chars += len(block.data)
+            if shown_images == len(images) - 1 < MAX_IMAGES and image_chars <= MAX_IMAGE_CHARS:
+                shown_images += 1
+                blocks.append(block)
+        elif (text := clean(block.text)) and not text.isspace():
+            blocks.append(Text(text))
+    texts = [block.text for block in blocks if isinstance(block, Text)]
+    if sum(map(len, texts)) + len(texts) - 1 > limit:
+        at = next(at for at, block in enumerate(blocks) if isinstance(block, Text))
+        blocks = [block for block in blocks if isinstance(block, Image)]
+        blocks.insert(at, Text(spill.save(call.id, "\n".join(texts), limit)))
+    elif len(blocks) > MAX_BLOCKS:
+        blocks = _join_neighbors(blocks)
+    if not blocks:
+        blocks.append(Text(NO_OUTPUT))
     if notes:
         blocks.append(Text(f"({'; '.join(notes)})"))
-    return tuple(blocks) or (Text(NO_OUTPUT),)
+    if shown_images < len(images):
+        blocks.append(Text(f"({spill.save_images(call.id, images[shown_images:], len(images))})"))
+    return tuple(blocks)
+
+
+def _join_neighbors(blocks: list[Block]) -> list[Block]:
+    """The blocks with every run of texts as one text."""
+    runs = groupby(blocks, key=lambda block: isinstance(block, Text))
+    joined = ([Text(text_of(tuple(run)))] if is_text else list(run) for is_text, run in runs)
+    return [block for run in joined for block in run]
 
 
 class Spill:
@@ -105,7 +134,7 @@ class Spill:
         preview = truncate_middle(text, min(limit, PREVIEW_CHARS))
         size = f"{len(text):,} characters, {text.count(chr(10)) + 1:,} lines"
         try:
-            path = self._write(call_id, text)
+            path = self._make(call_id, ".txt", lambda path: _write_new(path, text.encode()))
         except OSError as error:
             reason = f"The result is too long ({size}) and could not be kept on disk ({error.strerror}). Ask for less."
             return f"{reason}\n\n{preview}"
@@ -115,18 +144,45 @@ class Spill:
             f"{preview}"
         )
 
-    def _write(self, call_id: str, text: str) -> Path:
+    def save_images(self, call_id: str, images: list[Image], total: int) -> str:
+        """Save the last images of a result and return what the model is told of them."""
+        first = total - len(images) + 1
+        most = f"one result shows at most {MAX_IMAGES}, of {MAX_IMAGE_CHARS * 3 // 4_000_000} MB in all"
+        notice = f"{len(images):,} of {total:,} images are not shown: {most}."
+        try:
+            folder = self._make(call_id, "-images", lambda path: path.mkdir(mode=0o700))
+            for number, image in enumerate(images, first):
+                extension = _NO_LETTER.sub("", image.media_type.rpartition("/")[2])[:10].replace("jpeg", "jpg") or "bin"
+                _write_new(folder / f"{number}.{extension}", _decode(image.data))
+        except OSError as error:
+            return f"{notice} They could not be kept on disk ({error.strerror}). Ask for fewer."
+        return f"{notice} They are in {folder} by their number from {first}; Read shows one."
+
+    def _make(self, call_id: str, suffix: str, create: Callable[[Path], object]) -> Path:
+        """Create a file or folder that is named after the call."""
         make_private_folder(self.folder)
-        stem = re.sub(r"[^A-Za-z0-9_.-]", "_", call_id)[:100].lstrip(".") or "call"
+        stem = _NO_NAME.sub("_", call_id)[:100].lstrip(".") or "call"
         for count in range(1_000):
-            path = self.folder / f"{stem}{f'-{count}' if count else ''}.txt"
+            path = self.folder / f"{stem}{f'-{count}' if count else ''}{suffix}"
             try:
-                with open(path, "x", encoding="utf-8", opener=open_private) as file:
-                    file.write(text)
+                create(path)
             except FileExistsError:
                 continue
             return path
         raise FileExistsError(17, "too many results of one call", str(self.folder))
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    with open(path, "xb", opener=open_private) as file:
+        file.write(data)
+
+
+def _decode(data: str) -> bytes:
+    """The bytes of an image, or its text where that is not base64."""
+    try:
+        return base64.b64decode(data)
+    except ValueError:
+        return data.encode()
 
 
 # What JSON or a provider may reject: lone surrogates, and control characters other than tab and line breaks.
