@@ -37,7 +37,14 @@ from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS, Output, Progress, Tool, T
 from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.core.workspace import Workspace
 from wieldy.engine.queue import Ticket
-from wieldy.engine.results import as_output, finalize, finalizing_blocks
+from wieldy.engine.results import (
+    ERRORS_LEFT_OUT,
+    as_output,
+    describe_causes,
+    describe_error,
+    finalize,
+    finalizing_blocks,
+)
 from wieldy.engine.services import Services
 from wieldy.engine.supervise import Aborted, HostExitAttempted, TimedOut, ask_enabled, raise_if_ctrl_c
 from wieldy.schema.check import InvalidInput
@@ -684,17 +691,27 @@ def _outcome_of_error(error: BaseException, call: ToolCall) -> Outcome:
             return Interrupted(error.reason, text_of(error.partial.blocks) if isinstance(error.partial, Output) else "")
     if not isinstance(error, Exception):
         error = HostExitAttempted(error)
-    log.error("%s failed on call %s", call.name, call.id, exc_info=error)
+    causes = tuple(describe_causes(error))
+    _log_error(error, call, has_traceback=ERRORS_LEFT_OUT not in causes)
     if isinstance(error, HostExitAttempted):
         return Failed(f"{call.name} failed: {error}. This is a fault of the tool, not of the call.")
-    return Failed(f"{call.name} failed: {_describe_error(error)}")
+    person = f"{call.name} failed: {describe_error(error)}"
+    return Failed("\n".join((person, *causes)), person=person)
+
+
+def _log_error(error: BaseException, call: ToolCall, *, has_traceback: bool) -> None:
+    """Log what a tool raised; formatting its traceback may run code of it, or take a minute for a million errors."""
+    try:
+        log.error("%s failed on call %s", call.name, call.id, exc_info=error if has_traceback else None)
+    except BaseException as failure:
+        raise_if_ctrl_c(failure)
+        log.error("%s failed on call %s, and its error cannot be logged", call.name, call.id)
 
 
 def _describe_error(error: BaseException) -> str:
     if isinstance(error, HostExitAttempted):
         return str(error)
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}{f': {text}' if text else ''}"
+    return describe_error(error)
 
 
 def _announce(call: ToolCall, result: ToolResult, started: float, services: Services) -> None:

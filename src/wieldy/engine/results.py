@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,14 @@ from wieldy.core.outcome import (
 from wieldy.core.state_dirs import make_private_folder, open_private
 from wieldy.core.tool import Output
 from wieldy.core.truncate import truncate_middle
+from wieldy.engine.supervise import raise_if_ctrl_c
 
 MAX_FAILURE_CHARS = 10_000
 BIG_RESULT_CHARS = 1_000_000
 PREVIEW_CHARS = 4_000
+MAX_DESCRIBED_ERRORS = 10
+MAX_ERROR_CHARS = 4_000
+ERRORS_LEFT_OUT = "… further errors left out …"
 # What one result shows at most. The largest real ones: 40 blocks, 20 of them images (the pages of a PDF), each about 1 MB of
 # base64 where they are scans. A request may take 32 MB in all.
 MAX_BLOCKS = 100
@@ -183,6 +187,62 @@ def _decode(data: str) -> bytes:
         return base64.b64decode(data)
     except ValueError:
         return data.encode()
+
+
+def describe_error(error: BaseException) -> str:
+    """An error in one line, without its causes."""
+    try:
+        text = " ".join(truncate_middle(str(error), MAX_ERROR_CHARS).split())
+    except BaseException as failure:
+        raise_if_ctrl_c(failure)
+        text = "(its message cannot be shown)"
+    return f"{type(error).__name__}{f': {text}' if text else ''}"
+
+
+def describe_causes(error: BaseException) -> Iterator[str]:
+    """What an error carries beside its message: output of a program, the members of a group, and causes."""
+    pending: list[tuple[str, Any]] = [("", error)]
+    seen: set[int] = set()
+    while pending:
+        relation, error = pending.pop()
+        if id(error) in seen:
+            continue
+        if error is None or len(seen) == MAX_DESCRIBED_ERRORS:
+            yield ERRORS_LEFT_OUT
+            return
+        seen.add(id(error))
+        if relation:
+            yield f"{relation}{describe_error(error)}"
+        yield from _outputs(error)
+        cause, relation = _attribute(error, "__cause__"), "Caused by "
+        if cause is None and _attribute(error, "__suppress_context__") is False:
+            cause, relation = _attribute(error, "__context__"), "While handling "
+        if isinstance(cause, BaseException):
+            pending.append((relation, cause))
+        if isinstance(error, BaseExceptionGroup) and type(members := _attribute(error, "exceptions")) is tuple:
+            if len(members) > MAX_DESCRIBED_ERRORS:
+                pending.append(("", None))
+            listed = enumerate(members[:MAX_DESCRIBED_ERRORS], 1)
+            pending += reversed([(f"{number} of {len(members)}: ", member) for number, member in listed])
+
+
+def _outputs(error: BaseException) -> Iterator[str]:
+    """Output of a program, each text once: `CalledProcessError` has it as `output` and as `stdout`."""
+    shown = set()
+    for name in ("stderr", "stdout", "output"):
+        value = _attribute(error, name)
+        text = bytes.decode(value, errors="replace") if isinstance(value, bytes) else value
+        if isinstance(text, str) and (text := str.strip(text)) and text not in shown:
+            shown.add(text)
+            yield f"{name}:\n{truncate_middle(text, MAX_ERROR_CHARS)}"
+
+
+def _attribute(error: BaseException, name: str) -> Any:
+    try:
+        return getattr(error, name, None)
+    except BaseException as failure:
+        raise_if_ctrl_c(failure)
+        return None
 
 
 # What JSON or a provider may reject: lone surrogates, and control characters other than tab and line breaks.
