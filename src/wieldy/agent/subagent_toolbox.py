@@ -130,6 +130,10 @@ class StrictestPolicy:
         """What a sandbox must keep from programs."""
         return (self.session_policy() if self._trees else self._policy).guarded_files(also_writable)
 
+    def denied_paths(self) -> tuple[str, ...]:
+        """The files and folders that rules deny to read by name."""
+        return (self.session_policy() if self._trees else self._policy).denied_paths()
+
     def _in_mode(self, mode: str, *, copied: bool = True) -> Policy:
         """The session's policy in some mode, derived again when its rules or folders have changed; for the copy or not."""
         rules, paths = self._policy.rules, self._policy.paths

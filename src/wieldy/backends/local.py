@@ -23,7 +23,7 @@ from wieldy.files.writing.commit import WrittenFile, commit_writes
 from wieldy.files.writing.errors import WriteError
 from wieldy.files.writing.target import Target, plan_write, resolve_target, with_content
 from wieldy.shell.running.guardian import Guardian
-from wieldy.shell.running.launch import launch
+from wieldy.shell.running.launch import launch, start_program
 from wieldy.shell.running.process_tag import TAG_VARIABLE, tag_process
 from wieldy.shell.running.reaper import ProcessTree, end_tree
 
@@ -139,7 +139,9 @@ class LocalBackend:
         outer = env.get(TAG_VARIABLE)
         environment = {**env, TAG_VARIABLE: f"{outer} {tag}" if outer else tag}
         self._guardian.ensure_running()
-        child, pipes = launch(_find_program(argv, env), cwd=cwd, env=environment, pipes=2 if separate_stderr else 1)
+        child, pipes = launch(
+            _find_program(argv, env), cwd=cwd, env=environment, pipes=2 if separate_stderr else 1, start=start_program
+        )
         tag_process(child.pid, tag)
         self._guardian.report_shell(child.pid, running=True)
         process = LocalProcess(child, pipes, tag)

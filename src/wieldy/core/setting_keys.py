@@ -194,6 +194,17 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey(
         "bash.separateStderr", "boolean", False, "Capture stderr apart; the order of both streams is then approximate."
     ),
+    SettingKey(
+        "bash.maxMemoryMb",
+        "integer",
+        None,
+        "Megabytes that each process of a command may use if the command was proven harmless; 0: any. Default: 4096, at most "
+        "half of the memory.",
+    ),
+    SettingKey(
+        "bash.maxProcesses", "integer", 256, "How many processes a command that was proven harmless may have; 0: any."
+    ),
+    SettingKey("bash.maxFileMb", "integer", 4_096, "Megabytes of a file that a proven command may write; 0: any."),
     SettingKey("bash.maxBackground", "integer", 32, "How many commands may run in the background."),
     SettingKey("agents.maxDepth", "integer", 3, "How deep subagents may start further ones."),
     SettingKey("agents.maxTurns", "integer", 200, "Turns a subagent may take unless its file says otherwise."),

@@ -218,6 +218,10 @@ class Policy:
 
         return find_guarded_files(self._index.paths, self._protected, self._paths, also_writable=also_writable)
 
+    def denied_paths(self) -> tuple[str, ...]:
+        """The files and folders that rules deny to read by name, whether they exist or not."""
+        return tuple(path for pattern in self._index.paths.denying("Read") if (path := pattern.named) is not None)
+
     def written_paths(self, plan: PlannedCall) -> Iterator[str]:
         """Yield the real paths that a call is known to write; a command may write others that nobody can foresee."""
         effects = list(plan.effects)

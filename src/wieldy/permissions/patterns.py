@@ -110,6 +110,14 @@ class PathPattern:
         """The path of a pattern that names just one."""
         return self.folder if not self.rest else None
 
+    @property
+    def named(self) -> str | None:
+        """The path below which all is covered, if the pattern names one; of those at any depth, the one right in `folder`."""
+        head = self.rest.removesuffix("**").removesuffix("/")
+        if _GLOB_CHARACTER.search(head) or (self.rest not in ("", "**") and not self.floating):
+            return None
+        return os.path.join(self.folder, _unescape(head)) if head else self.folder
+
     def matches(self, path: str, folds_case: bool = False) -> bool:
         """Return whether the pattern covers an absolute path, given as `path_key` spells it."""
         if not is_below(path, self.folder, folds_case):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from wieldy.core.effects import CHANGES_FOLDER, CHANGES_SHELLS, Effects, Fetches, Runs, Writes
+from wieldy.core.effects import CHANGES_FOLDER, CHANGES_SHELLS, Effects, Fetches, Reads, Runs, Writes
 from wieldy.core.errors import FolderGone, Refusal, ToolFailure
 from wieldy.core.filesystem import look
 from wieldy.core.setting_keys import BASH_TIMEOUT_VARIABLES, default_of
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from wieldy.files.journal.command_snapshots import CommandSnapshot
     from wieldy.shell.policy.analysis import Analysis
     from wieldy.shell.running.background import BackgroundShell, BackgroundShells
-    from wieldy.shell.running.launch import Confinement
+    from wieldy.shell.running.launch import Confinement, Limits
     from wieldy.shell.running.shell import CommandResult, Shell
+    from wieldy.shell.sandbox.launcher import Reading
 
 DEFAULT_MS = default_of("bash.timeoutMs")
 MAX_MS = 600_000
@@ -157,6 +158,7 @@ class Launch(Struct, frozen=True):
     confine: Confinement | None
     env: Mapping[str, str]
     notices: tuple[str, ...]
+    reading: Reading | None
     snapshot: CommandSnapshot | None = None
 
 
@@ -164,7 +166,8 @@ async def _prepare(args: Mapping[str, Any], ctx: ToolContext) -> Launch:
     """Confine a command, neutralize its environment and, in the foreground, look at what it may write."""
     workspace, command = ctx.workspace, args["command"]
     analysis = _analysis(command, ctx)
-    confine, sandbox_notice = await _confinement(args, analysis, ctx)
+    reading = await _reading(args, analysis, ctx)
+    confine, sandbox_notice = (None, None) if reading else await _confinement(args, analysis, ctx)
     notices = [sandbox_notice] if sandbox_notice else []
     env = await _neutral_environment(analysis, workspace)
     snapshot = None
@@ -173,7 +176,7 @@ async def _prepare(args: Mapping[str, Any], ctx: ToolContext) -> Launch:
             notices.append(await _record_unwatched_backend(ctx))
         else:
             snapshot = await _take_snapshot(analysis, ctx)
-    return Launch(command, ctx.cwd, analysis, confine, env, tuple(notices), snapshot)
+    return Launch(command, ctx.cwd, analysis, confine, env, tuple(notices), reading, snapshot)
 
 
 async def _start(launch: Launch, workspace: Workspace, *, keeps_directory: bool | None = None) -> Shell:
@@ -183,7 +186,15 @@ async def _start(launch: Launch, workspace: Workspace, *, keeps_directory: bool 
     shells = workspace.services.shells
     command, cwd, env = launch.command, launch.cwd, launch.env
     if workspace.backend is None:
-        return shells.start(command, cwd=cwd, extra_env=env, confine=launch.confine, keeps_directory=keeps_directory)
+        return shells.start(
+            command,
+            cwd=cwd,
+            extra_env=env,
+            confine=launch.confine,
+            keeps_directory=keeps_directory,
+            reading=launch.reading,
+            limits=_limits(launch.analysis, workspace),
+        )
     return await shells.start_remote(
         workspace.backend, command, cwd=cwd, extra_env=env, keeps_directory=keeps_directory
     )
@@ -210,7 +221,13 @@ class ForegroundRun(Struct, frozen=True):
 
 async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
     """The output of a command that has exited or reached its timeout."""
-    from wieldy.shell.running.exit_notes import end_notes, explain_exit_code, hidden_variable_notes, leftover_notes
+    from wieldy.shell.running.exit_notes import (
+        end_notes,
+        explain_exit_code,
+        hidden_variable_notes,
+        leftover_notes,
+        limit_notes,
+    )
     from wieldy.shell.running.session import update_working_directory
     from wieldy.shell.running.shell import collect_result, stop_and_collect
 
@@ -225,6 +242,7 @@ async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
         result = await stop_and_collect(shell, "timed out")
     meaning = explain_exit_code(run.launch.command, result.code) if result.code is not None else None
     notices = [*run.launch.notices, *end_notes(result, meaning, run.timeout, run.launch.command)]
+    notices += limit_notes(shell, result)
     notices += await in_thread(workspace.services.sandbox.quarantine_repositories, run.launch.confine)
     if run.launch.confine:
         is_failure = meaning is None or meaning.is_error
@@ -306,16 +324,64 @@ def _reason_to_leave(input: Mapping[str, Any], workspace: Workspace) -> str:
     return workspace.services.sandbox.reason_to_leave(input["command"])
 
 
+def _is_open(args: Mapping[str, Any], analysis: Analysis, workspace: Workspace) -> bool:
+    """Whether a command runs outside the sandbox of the settings."""
+    is_enabled = workspace.setting("sandbox.enabled") and not _leaves_sandbox(args, workspace)
+    return not is_enabled or workspace.services.sandbox.excludes(analysis)
+
+
+async def _reading(args: Mapping[str, Any], analysis: Analysis, ctx: ToolContext) -> Reading | None:
+    """How the confined launcher starts a command that only reads; None for any other, and where another sandbox is in force."""
+    workspace = ctx.workspace
+    if analysis.verdict != "read_only" or workspace.backend is not None:
+        return None
+    # The sandbox has a temp folder of its own, with what other commands put there.
+    is_open = _is_open(args, analysis, workspace)
+    if not is_open and (await workspace.services.sandbox.wrapper()).mechanism == "bubblewrap":
+        return None
+    shells = workspace.services.shells
+    if not shells.is_confining and not await in_thread(shells.can_confine):
+        return None
+    from wieldy.shell.sandbox.launcher import Reading
+
+    return Reading(_hidden_paths(analysis, ctx), analysis.sees_processes)
+
+
+def _hidden_paths(analysis: Analysis, ctx: ToolContext) -> tuple[str, ...]:
+    """What a command that only reads must not read: secrets that it does not name, and what rules deny by name."""
+    from wieldy.shell.sandbox.policy import secret_paths
+
+    reads = [effect.path for effect in analysis.effects if isinstance(effect, Reads)]
+    named = [f"{path}/" for path in (*reads, *map(ctx.resolved, reads))]
+    secrets = [path for path in secret_paths(ctx.workspace) if not any(name.startswith(f"{path}/") for name in named)]
+    find = getattr(ctx.judge, "denied_paths", None)
+    return (*secrets, *(find() if find is not None else ()))
+
+
+def _limits(analysis: Analysis, workspace: Workspace) -> Limits:
+    """The limits of a command: it has some if it was proven harmless, because such commands run unasked."""
+    from wieldy.shell.running.launch import NO_LIMITS, Limits, default_memory_mb
+
+    if analysis.verdict == "unknown":
+        return NO_LIMITS
+    memory = workspace.setting("bash.maxMemoryMb")
+    return Limits(
+        default_memory_mb() if memory is None else memory,
+        workspace.setting("bash.maxFileMb"),
+        workspace.setting("bash.maxProcesses"),
+    )
+
+
 async def _confinement(
     args: Mapping[str, Any], analysis: Analysis, ctx: ToolContext
 ) -> tuple[Confinement | None, str | None]:
     """The sandbox of a command, and a notice if the settings ask for one that does not work."""
     workspace = ctx.workspace
     sandbox = workspace.services.sandbox
-    is_open = not workspace.setting("sandbox.enabled") or _leaves_sandbox(args, workspace) or sandbox.excludes(analysis)
-    if is_open:
-        needs_shield = bool(workspace.original_roots) and analysis.verdict != "read_only"
-        return await sandbox.shield(workspace.original_roots) if needs_shield else None, None
+    if _is_open(args, analysis, workspace):
+        if analysis.verdict == "read_only":
+            return await sandbox.reading_confinement(_hidden_paths(analysis, ctx)), None
+        return await sandbox.shield(workspace.original_roots) if workspace.original_roots else None, None
     if (await sandbox.wrapper()).mechanism == "none":
         where = "on this system" if workspace.backend is None else f"on {workspace.backend.id}"
         if workspace.setting("sandbox.failIfUnavailable"):

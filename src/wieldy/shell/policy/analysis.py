@@ -27,6 +27,9 @@ from wieldy.shell.policy.wrappers import unwrap
 Verdict: TypeAlias = Literal["read_only", "known", "unknown"]
 CACHE_SIZE = 512
 _INVISIBLE_CATEGORIES = frozenset({"Cf", "Cc", "Zl", "Zp", "Zs", "Cs", "Co"})
+# Fully confined, they would not find whom a port or a file belongs to.
+SEE_PROCESSES = frozenset({"lsof", "ss", "netstat"})
+_TEXT_TOOLS = frozenset({"grep", "head", "tail", "sort", "uniq", "wc", "cut", "tr", "cat", "echo", "sleep", "true"})
 _CHARACTER_NAMES = {"\0": "a NUL byte", "\r": "a carriage return", "\x1b": "an escape character"}
 
 
@@ -55,6 +58,12 @@ class Analysis(Struct, frozen=True):
         if not all(part.program_read_only for part in git):
             return ()
         return tuple(dict.fromkeys(folder for part in git for folder in repository_folders(part.argv, part.cwds)))
+
+    @property
+    def sees_processes(self) -> bool:
+        """Whether it looks into the open files of other processes, and runs nothing beside that but plain text tools."""
+        programs = {part.program for part in self.parts}
+        return not programs.isdisjoint(SEE_PROCESSES) and programs <= SEE_PROCESSES | _TEXT_TOOLS
 
     @property
     def neutral_pythons(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from wieldy.shell.parsing.parser import parse
 from wieldy.shell.parsing.syntax import Command, ConditionCommand, SimpleCommand, Unparsable
-from wieldy.shell.running.shell import CommandResult
+from wieldy.shell.running.shell import CommandResult, Shell
 
 
 class ExitMeaning(Struct, frozen=True):
@@ -53,6 +53,15 @@ _CONTROLS_EXIT = re.compile(
     r"pipefail|<<|\bset\s+-\w*e|errexit|\b(if|for|while|case|function|trap)\b|\(\)|\{|(^|[\s;&|])!\s"
 )
 _CHANGES_DIRECTORY = re.compile(r"(^|[;&|({\s])(cd|pushd|popd)\s")
+
+
+MAX_SEARCHED = 4_000
+_NO_MEMORY = re.compile(
+    r"^[\w.-]+: .*(memory exhausted|[Cc]an(not|'t) allocate|failed to allocate|[Oo]ut of memory)"
+    r"|^fatal: [Oo]ut of memory|std::bad_alloc|^memory allocation of \d+ bytes failed",
+    re.MULTILINE,
+)
+_FILE_TOO_LARGE = re.compile(r"File too large|File size limit exceeded|EFBIG")
 
 
 def explain_exit_code(command: str, code: int) -> ExitMeaning:
@@ -129,6 +138,24 @@ def end_notes(result: CommandResult, meaning: ExitMeaning | None, limit: float, 
     if result.reason == "exited" and result.directory is None and _CHANGES_DIRECTORY.search(command):
         notes.append("where the shell ended is not known (exec, or an EXIT trap): the working directory is unchanged")
     return notes
+
+
+def limit_notes(shell: Shell, result: CommandResult) -> list[str]:
+    """Which limit of proven commands ended this one, and the setting that raises it."""
+    limits = shell.limits
+    if shell.has_too_many:
+        what = f"it started more than {limits.processes} processes, so all of them were ended"
+        return [f"{what}: the user can raise `bash.maxProcesses`"]
+    signaled = -result.code if result.code is not None and result.code < 0 else (result.code or 0) - 128
+    if limits.file_mb and (signaled == signal.SIGXFSZ or _FILE_TOO_LARGE.search(result.text)):
+        return [f"a file of it reached the limit of {limits.file_mb} MB: the user can raise `bash.maxFileMb`"]
+    # A program that is not given memory complains or crashes; one that doubles what it has crashes at half of the limit.
+    has_crashed = signaled in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS) and shell.peak_mb > limits.memory_mb // 3
+    if limits.memory_mb and (has_crashed or _NO_MEMORY.search(result.text[-MAX_SEARCHED:])):
+        return [
+            f"a process of it reached the limit of {limits.memory_mb} MB of memory: the user can raise `bash.maxMemoryMb`"
+        ]
+    return []
 
 
 def hidden_variable_notes(hidden: Iterable[str], command: str, output: str) -> list[str]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
 from wieldy.shell.running.process_tag import TAG_VARIABLE
 
 MAX_ARGUMENT_BYTES = 100_000
 PIPE_BYTES = 1 << 20
+MEMORY_MB = 4_096
 DEFAULT_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin")
 PREAMBLE = str(Path(__file__).with_name("preamble.sh"))
 # Bash expands the value of BASH_ENV.
@@ -113,9 +117,100 @@ def _is_secret(name: str, value: str) -> bool:
     return "://" in value and not name.lower().endswith("_proxy") and _URL_WITH_PASSWORD.search(value) is not None
 
 
+class Limit(Struct, frozen=True):
+    """A resource limit, by its number in the module `resource`; a final one cannot be raised again."""
+
+    kind: int
+    value: int
+    is_final: bool = True
+
+
+class Limits(Struct, frozen=True):
+    """What each process of a command may use, and how many processes it may have; 0 is no limit."""
+
+    memory_mb: int = 0
+    file_mb: int = 0
+    processes: int = 0
+
+    def resources(self) -> list[Limit]:
+        """The limits that the kernel keeps for each process.
+
+        Memory is what it has written to or may write to: address space would count the files that git and rg map.
+        """
+        import resource
+
+        kinds = ((resource.RLIMIT_DATA, self.memory_mb), (resource.RLIMIT_FSIZE, self.file_mb))
+        return [Limit(kind, megabytes << 20) for kind, megabytes in kinds if megabytes > 0]
+
+    def apply(self, pid: int) -> None:
+        """Limit a process that has just started, where the system can: Linux."""
+        import resource
+
+        for limit in self.resources() if hasattr(resource, "prlimit") else ():
+            with contextlib.suppress(OSError, ValueError):
+                hard = resource.prlimit(pid, limit.kind)[1]
+                value = limit.value if hard == resource.RLIM_INFINITY else min(limit.value, hard)
+                resource.prlimit(pid, limit.kind, (value, value))
+
+
+NO_LIMITS = Limits()
+
+
+@cache
+def default_memory_mb() -> int:
+    """What each process of a proven command may use. Sorting, git and jq on large inputs were seen to use up to 2 GB."""
+    try:
+        half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 21
+    except (OSError, ValueError):
+        half = MEMORY_MB
+    return min(MEMORY_MB, half)
+
+
+class StartedProcess(Protocol):
+    """What a shell needs of its process."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def wait(self) -> int: ...
+
+
+P = TypeVar("P", bound=StartedProcess)
+
+
+class Program(Struct, frozen=True):
+    """A program to start in its own session, without stdin: its file, arguments, folder, variables and descriptors for output."""
+
+    file: str | bytes
+    arguments: Sequence[str | bytes]
+    cwd: str
+    env: Mapping[str, str]
+    outputs: Sequence[int]
+
+
+def start_program(program: Program) -> subprocess.Popen[bytes]:
+    """Start a program as our child. Raises OSError."""
+    # Code in the child or another user would make subprocess fork all of our memory instead of using vfork.
+    return subprocess.Popen(
+        program.arguments,
+        executable=program.file,
+        stdin=subprocess.DEVNULL,
+        stdout=program.outputs[0],
+        stderr=program.outputs[-1],
+        cwd=program.cwd,
+        env=program.env,
+        start_new_session=True,
+    )
+
+
 def launch(
-    argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str], pipes: int = 1
-) -> tuple[subprocess.Popen[bytes], list[int]]:
+    argv: Sequence[str | bytes],
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    pipes: int = 1,
+    start: Callable[[Program], P],
+) -> tuple[P, list[int]]:
     """Start a process in its own session; returns it and the read ends of its output.
 
     One pipe takes both streams and keeps their order; of two, the second is for stderr. Bash is called by its bare name,
@@ -130,17 +225,7 @@ def launch(
             read_ends.append(read_end)
             write_ends.append(write_end)
             _enlarge_pipe(read_end)
-        # Code in the child or another user would make subprocess fork all of our memory instead of using vfork.
-        process = subprocess.Popen(
-            [name, *argv[1:]],
-            executable=argv[0],
-            stdin=subprocess.DEVNULL,
-            stdout=write_ends[0],
-            stderr=write_ends[-1],
-            cwd=cwd,
-            env=env,
-            start_new_session=True,
-        )
+        process = start(Program(argv[0], [name, *argv[1:]], cwd, env, write_ends))
     except BaseException:
         for end in read_ends:
             os.close(end)

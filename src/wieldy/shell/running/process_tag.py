@@ -72,11 +72,20 @@ def may_have_descendants(pid: int, tag: str, last: int) -> bool:
 
 def last_pid() -> int:
     """The pid that was assigned last; 0 if the system does not tell."""
+    return int(_load()[-1])
+
+
+def running_processes() -> int:
+    """How many processes and threads the whole machine has; 0 if the system does not tell."""
+    return int(_load()[-2].partition(b"/")[2])
+
+
+def _load() -> list[bytes]:
     try:
         with open("/proc/loadavg", "rb") as file:
-            return int(file.read().split()[-1])
-    except (OSError, ValueError, IndexError):
-        return 0
+            return file.read().split()
+    except OSError:
+        return [b"0/0", b"0"]
 
 
 def _limit_in_proc(pid: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -17,18 +17,24 @@ from wieldy.core.workspace import Workspace
 from wieldy.shell.running.guardian import Guardian
 from wieldy.shell.running.launch import (
     MAX_ARGUMENT_BYTES,
+    NO_LIMITS,
     STARTUP_FILE_VARIABLES,
     Confinement,
+    Limits,
+    Program,
+    StartedProcess,
     bash_command,
     command_environment,
     find_bash,
     launch,
     scrub_secrets,
+    start_program,
 )
 from wieldy.shell.running.output import OutputCapture
 from wieldy.shell.running.process_tag import TAG_NUMBER_VARIABLE, tag_numbers, tag_process
 from wieldy.shell.running.reaper import ProcessTree, end_tree
 from wieldy.shell.running.shell import READ_BYTES, CommandFiles, OutputReader, Shell, may_detach
+from wieldy.shell.sandbox.launcher import LAUNCHER, Reading
 
 CLOSE_TIMEOUT = 2.0
 # Where the guardian writes when all commands of a session had ended, after the death of its process.
@@ -75,10 +81,13 @@ class ShellSession:
         extra_env: Mapping[str, str] | None = None,
         confine: Confinement | None = None,
         keeps_directory: bool = False,
+        reading: Reading | None = None,
+        limits: Limits = NO_LIMITS,
     ) -> Shell:
         """Start a command. Raises `ToolFailure` if bash cannot be started.
 
-        With `keeps_directory` the command is known to end where it started, so bash need not report that.
+        With `keeps_directory` the command is known to end where it started, so bash need not report that. The confined
+        launcher starts what is only `reading`.
         """
         if self._closed:
             raise ToolFailure("The session is over; no more commands can be run.")
@@ -92,7 +101,19 @@ class ShellSession:
             surrounding
         )
         needs_preamble = not keeps_directory or has_startup_file or may_detach(text)
-        report = self.folder / f"{tag}cwd" if needs_preamble else None
+        start: Callable[[Program], StartedProcess] = start_program
+        folder = self.folder
+        if reading is not None:
+            start = partial(
+                LAUNCHER.start,
+                hidden=reading.hidden,
+                limits=limits.resources(),
+                sees_processes=reading.sees_processes,
+            )
+            folder = Path(LAUNCHER.temp)
+            if b"TMPDIR" not in text:
+                own = {"TMPDIR": LAUNCHER.temp} | own  # for here-documents and sorting
+        report = folder / f"{tag}cwd" if needs_preamble else None
         env = command_environment(surrounding, tag=tag, at_exit=_report_command(report) if report else None) | own
         if needs_preamble:
             env[TAG_NUMBER_VARIABLE] = str(tag_numbers(tag).start)
@@ -106,15 +127,26 @@ class ShellSession:
         self.guardian.ensure_running()  # before the command, so that no command can outlive us
         separate = self.workspace.setting("bash.separateStderr")
         try:
-            process, pipes = launch(argv, cwd=cwd, env=env, pipes=2 if separate else 1)
+            process, pipes = launch(argv, cwd=cwd, env=env, pipes=2 if separate else 1, start=start)
         except OSError as problem:
             reason = problem.strerror if os.path.isdir(cwd) else f"the folder {cwd} is gone"
             raise ToolFailure(f"bash could not be started: {reason}. Nothing was run.") from None
         # Too late for children bash has by now, but a command without preamble starts none that hide.
         tag_process(process.pid, tag)
+        if reading is None:
+            limits.apply(process.pid)
         make_reader = partial(OutputReader, pipes, self._captures(separate=separate), self._buffer)
         files = CommandFiles(report, script, cwd)
-        shell = Shell(text, tag, process, make_reader, files, on_exit=self._report_exit, on_close=self._open.discard)
+        shell = Shell(
+            text,
+            tag,
+            process,
+            make_reader,
+            files,
+            on_exit=self._report_exit,
+            on_close=self._open.discard,
+            limits=limits,
+        )
         self._open.add(shell)
         self.guardian.report_shell(shell.pid, running=True)
         return shell
@@ -162,6 +194,20 @@ class ShellSession:
         max_chars = max(self.workspace.setting("bash.maxOutputChars"), 1_000)
         return [OutputCapture(self.results / f"{each}.txt", max_chars=max_chars) for each in names]
 
+    @property
+    def is_confining(self) -> bool:
+        """Whether the confined launcher serves already."""
+        return LAUNCHER.is_ready
+
+    def can_confine(self) -> bool:
+        """Whether the confined launcher works here, which it takes some milliseconds to start. Blocks."""
+        return LAUNCHER.works(self)
+
+    def warm_up(self) -> None:
+        """Start what the first command will need."""
+        if self.workspace.backend is None and not self._closed:
+            LAUNCHER.warm_up(self)
+
     async def aclose(self) -> None:
         """End everything that the commands of this workspace left running."""
         if self._closed:
@@ -170,6 +216,7 @@ class ShellSession:
         if self._count:
             await self._end_all()
         await in_thread(self.guardian.stop)
+        await in_thread(LAUNCHER.leave, self)
 
     def _report_exit(self, shell: Shell) -> None:
         self.guardian.report_shell(shell.pid, running=False)

@@ -10,20 +10,23 @@ import stat
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from wieldy.core.threads import in_thread, run_waiting
+from wieldy.shell.running.launch import NO_LIMITS, Limits, StartedProcess
 from wieldy.shell.running.output import OutputCapture
-from wieldy.shell.running.process_tag import last_pid, may_have_descendants
-from wieldy.shell.running.reaper import GRACE, Process, ProcessTree, end_tree, members, wait_for_members
+from wieldy.shell.running.process_tag import last_pid, may_have_descendants, running_processes
+from wieldy.shell.running.reaper import GRACE, HAS_PROC, Process, ProcessTree, end_tree, members, wait_for_members
 
 READ_BYTES = 1 << 20
 READS_PER_EVENT = 8
 PROGRESS_INTERVAL = 0.25
 HEARTBEAT = 5.0
 LEFTOVER_GRACE = 0.25
+COUNT_DELAY = 0.05
+MAX_COUNT_DELAY = 0.25
 STOP_GRACE = 0.3
 MAX_PATH_BYTES = 16 << 10
 
@@ -138,15 +141,6 @@ class OutputReader:
             self._on_bytes()
 
 
-class StartedProcess(Protocol):
-    """What a shell needs of its process."""
-
-    @property
-    def pid(self) -> int: ...
-
-    def wait(self) -> int: ...
-
-
 class Shell:
     """A started command. `exit` becomes the code of bash itself, even if children still hold its output."""
 
@@ -160,6 +154,7 @@ class Shell:
         *,
         on_exit: Callable[[Shell], None],
         on_close: Callable[[Shell], None],
+        limits: Limits = NO_LIMITS,
     ) -> None:
         self.command = command
         self.tag = tag
@@ -178,7 +173,15 @@ class Shell:
         self._reported_bytes = 0
         self._closed = False
         self._next_output: asyncio.Future[None] | None = None
+        self.has_too_many = False
+        """Whether it was ended because it had started too many processes."""
+        self.peak_mb = 0
+        """The memory that its largest process used, where that is known."""
+        self.limits = limits
+        self._counting: asyncio.Task[None] | None = None
         self._watch_exit()
+        if limits.processes and HAS_PROC:
+            self._count_later(COUNT_DELAY, running_processes())
 
     @property
     def seconds(self) -> float:
@@ -207,6 +210,8 @@ class Shell:
 
     async def leftovers(self) -> list[Process]:
         """The processes that the command left running. Reads the process table only if something hints at any."""
+        if self._counting is not None:
+            await asyncio.wait((self._counting,))
         if not self.reader.eof.done():
             return await in_thread(members, ProcessTree(self.tag))
         # A command without a directory report only reads: it hides no process.
@@ -244,6 +249,8 @@ class Shell:
         if self._closed:
             return
         self._closed = True
+        if self._counting is not None:
+            await asyncio.wait((self._counting,))
         self.reader.close()
         with contextlib.suppress(OSError):
             if self._files.script:
@@ -266,6 +273,27 @@ class Shell:
             futures: list[asyncio.Future[Any]] = [self.exit, *events]
             await asyncio.wait(futures, timeout=left, return_when=asyncio.FIRST_COMPLETED)
 
+    def _count_later(self, delay: float, before: int) -> None:
+        """Count its processes from time to time: no system tells when there are too many, and root has no limit of its own."""
+
+        def count() -> None:
+            if self.exit.done() or self._closed:
+                return
+            # How many run on the whole machine is read at once, and most commands start few.
+            if running_processes() - before > self.limits.processes // 2:
+                self._counting = asyncio.get_running_loop().create_task(self._end_if_too_many(delay, before))
+            else:
+                self._count_later(min(2 * delay, MAX_COUNT_DELAY), before)
+
+        asyncio.get_running_loop().call_later(delay, count)
+
+    async def _end_if_too_many(self, delay: float, before: int) -> None:
+        if len(await in_thread(members, ProcessTree(self.tag))) > self.limits.processes:
+            self.has_too_many = True
+            await self.terminate(0)
+        elif not self.exit.done():
+            self._count_later(min(2 * delay, MAX_COUNT_DELAY), before)
+
     def _watch_exit(self) -> None:
         loop = asyncio.get_running_loop()
         try:
@@ -287,6 +315,7 @@ class Shell:
             loop.call_soon_threadsafe(self._exited, code)
 
     def _exited(self, code: int) -> None:
+        self.peak_mb = getattr(self._process, "peak_mb", 0)
         if not self.exit.done():
             self.exit.set_result(code)
         self._on_exit(self)

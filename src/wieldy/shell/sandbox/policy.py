@@ -124,6 +124,14 @@ def policy_for(
     )
 
 
+def secret_paths(workspace: Workspace) -> tuple[str, ...]:
+    """What commands must not read unless it was named and judged, whether it exists or not."""
+    home = workspace.env.get("HOME") or os.path.expanduser("~")
+    allowed = _paths(workspace.setting("sandbox.allowRead"), home, workspace.root)
+    denied = _paths([*SECRET_PATHS, *workspace.setting("sandbox.denyRead")], home, workspace.root)
+    return tuple(path for path in denied if path not in allowed)
+
+
 def program_variables(policy: SandboxPolicy, *, has_proxy: bool = False) -> dict[str, str]:
     """Variables for programs in a sandbox with a private temp folder: where to keep build caches, and not to retry in vain."""
     temp = policy.temporary[:1]

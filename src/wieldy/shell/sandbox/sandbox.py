@@ -21,7 +21,7 @@ from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.launch import Confinement, find_bash
-from wieldy.shell.sandbox import bridge, landlock
+from wieldy.shell.sandbox import bridge, kernel, landlock
 from wieldy.shell.sandbox.policy import CACHES_NAME, PRIVATE_TEMP_NAME, SandboxPolicy, policy_for, program_variables
 from wieldy.shell.sandbox.repositories import RepositoryWatch
 
@@ -165,7 +165,12 @@ class Sandbox:
         policy = await in_thread(
             policy_for, self._workspace, also_writable=also_writable, hidden=hidden, read_only=read_only
         )
+        if writes_nothing:
+            writable = _existing_folders(also_writable)
+            policy = replace(policy, writable=writable, readable=(*policy.readable, *policy.writable), network=False)
         endpoint, proxy_env = await self._open_proxy(policy)
+        if writes_nothing:
+            endpoint = None
         variables = (
             program_variables(policy, has_proxy=endpoint is not None) if wrapper.mechanism == "bubblewrap" else {}
         )
@@ -218,6 +223,23 @@ class Sandbox:
 
         return confine
 
+    async def reading_confinement(self, hidden: tuple[str, ...]) -> Confinement | None:
+        """A function by which a program can write nothing but its report, reach nobody and not read what is hidden.
+
+        For where the confined launcher does not work; None where bubblewrap does not either.
+        """
+        wrapper = await self.wrapper()
+        if wrapper.mechanism != "bubblewrap":
+            return None
+        folder = str(self._workspace.services.shells.folder)
+        real = tuple(dict.fromkeys(os.path.realpath(path) for path in hidden if os.path.exists(path)))
+        prefix = wrapper.prefix(SandboxPolicy(_existing_folders((folder,)), unreadable=real))
+
+        def confine(argv: list[str | bytes], env: dict[str, str]) -> tuple[list[str | bytes], dict[str, str]]:
+            return [*prefix, *argv], env
+
+        return confine
+
     async def _open_proxy(self, policy: SandboxPolicy) -> tuple[ProxyEndpoint | None, dict[str, str]]:
         """The proxy to the allowed hosts, if there are any, and the variables by which programs find it."""
         if policy.network or not self._workspace.setting("sandbox.allowedDomains"):
@@ -226,6 +248,10 @@ class Sandbox:
 
         endpoint = await self._proxy().open()
         return endpoint, proxy_environment(endpoint.port)
+
+
+def _existing_folders(folders: Sequence[str]) -> tuple[str, ...]:
+    return tuple(os.path.realpath(folder) for folder in folders if os.path.isdir(folder))
 
 
 class Wrapper(Struct, frozen=True):
@@ -298,7 +324,7 @@ def choose_wrapper(path: str | None, mechanism: str = "auto") -> Wrapper:
     candidates: list[Wrapper] = []
     if mechanism in ("auto", "bubblewrap") and (bwrap := shutil.which("bwrap", path=path)):
         candidates += [Wrapper("bubblewrap", bwrap), Wrapper("bubblewrap", bwrap, own_processes=False)]
-    if mechanism in ("auto", "landlock") and landlock.abi():
+    if mechanism in ("auto", "landlock") and kernel.abi():
         candidates.append(Wrapper("landlock"))
     return next((each for each in candidates if _works(each, path)), NO_SANDBOX)
 
