@@ -152,7 +152,7 @@ async def test_all_that_it_started_is_ended_and_it_cannot_hide_from_that(shells:
 @pytest.mark.asyncio
 async def test_commands_of_one_launcher_cannot_signal_each_other(shells: ShellSession) -> None:
     if kernel.abi() < 6:
-        skip_untested("signals between reading commands", "this Landlock cannot scope them")
+        skip_untested("signals between reading commands: this Landlock cannot scope them")
     first = shells.start("sleep 60", cwd="/", reading=Reading())
     result = await read(shells, f"kill {first.pid}")
     assert "not permitted" in result.text
