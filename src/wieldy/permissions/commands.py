@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from wieldy.shell.policy.analysis import Analysis
     from wieldy.shell.policy.catastrophic import Danger
     from wieldy.shell.policy.command_part import CommandPart
+    from wieldy.shell.policy.programs.subcommands import OtherSpellings
 
 RESTRICTING: tuple[Behavior, ...] = ("deny", "ask")
-GIT_OPTIONS_WITH_VALUE = frozenset(
-    {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env", "--super-prefix"}
-)
 
 
 class CommandPolicy:
@@ -114,6 +112,10 @@ class CommandPolicy:
             rule = next((rule for rules in covering.values() for rule in rules if rule.behavior == behavior), None)
             if rule is not None:
                 yield Finding(rule_reason(rule, part=part.text))
+        rule = self._rules.restricting(part.program) if (word := self._spellings(part).uncertain) else None
+        if rule is not None:
+            text = f"may forbid it: the settings may give `{word}` the meaning of another command"
+            yield Finding(rule_reason(rule, text, part.text, "ask"))
         program, is_exact = self._judge_program(part, covering, exact_rule, context)
         yield program
         if not is_exact:
@@ -154,11 +156,13 @@ class CommandPolicy:
 
     def _covering_rules(self, part: CommandPart) -> dict[str, Sequence[Rule]]:
         """Find, for every spelling of a part, the rules that cover it."""
-        texts = dict.fromkeys((part.text, *part.allow_texts, *part.deny_texts))
-        if part.argv and part.argv[0].text.endswith("git"):
-            bare = _without_git_options([word.text or word.source for word in part.argv])
-            texts |= {bare: None} if bare else {}
-        return {text: self._rules.covering(text) for text in texts}
+        texts = (part.text, *part.allow_texts, *part.deny_texts, *self._spellings(part).texts)
+        return {text: self._rules.covering(text) for text in dict.fromkeys(texts)}
+
+    def _spellings(self, part: CommandPart) -> OtherSpellings:
+        from wieldy.shell.policy.programs.subcommands import other_spellings
+
+        return other_spellings(part.argv)
 
     def _judge_program(
         self,
@@ -268,13 +272,3 @@ def _harmless_reason(part: CommandPart) -> Reason | None:
     if not part.argv and part.known:
         return Reason("analysis", "allow", "it runs no program", part=part.text)
     return None
-
-
-def _without_git_options(words: Sequence[str]) -> str | None:
-    """Rewrite `git -C x push` as `git push`; None where there is nothing to leave out."""
-    if words[0].rpartition("/")[2] != "git":
-        return None
-    start = 1
-    while start < len(words) and words[start].startswith("-"):
-        start += 2 if words[start] in GIT_OPTIONS_WITH_VALUE else 1
-    return " ".join(["git", *words[start:]]) if start > 1 else None

@@ -157,6 +157,12 @@ class CommandRules:
         self.first_deny = next((rule for _, rule in self._rules if rule.behavior == "deny"), None)
         self.covering = lru_cache(maxsize=CACHED_LOOKUPS)(self._covering)
 
+    def restricting(self, program: str | None) -> Rule | None:
+        """Find a rule that denies or asks about some commands of a program."""
+        name = os.path.basename(program or "").partition("-")[0]
+        rules = (rule for pattern, rule in self._rules if pattern.program == name and rule.behavior != "allow")
+        return next(rules, None) if name in self.forbidden_programs else None
+
     def naming(self, command: str, behavior: Behavior) -> Rule | None:
         """Find a rule that names this very command, with no pattern in it."""
         if not self.has_literal:

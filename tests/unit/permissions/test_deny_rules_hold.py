@@ -54,6 +54,9 @@ def test_nothing_in_the_corpus_runs_without_a_question(judge, called, project, g
         "cat data.json | python3 -c \"import json,sys; d=json.load(sys.stdin); print(len(d), d['x'])\"",
         "python3 -c \"print(open('data.json').read())\"",
         "python3 - <<< 'import math; print(math.pi)'",
+        "git stash push",
+        "git -c user.name=x commit -m push",
+        "git log --oneline",
         "npm test",
         "npm run build",
         "cargo build --release",
@@ -86,3 +89,33 @@ def test_nothing_in_the_corpus_runs_without_a_question(judge, called, project, g
 def test_ordinary_work_goes_on_under_deny_rules(judge, called, project, command) -> None:
     decision = judge(deny=[*FILES, "Bash(rm:*)"], mode="bypassPermissions").decide(called("Bash", command))
     assert decision.behavior == "allow", decision.reasons
+
+
+@pytest.mark.parametrize(
+    ("rule", "command"),
+    [
+        ("npm install", "npm i x"),
+        ("npm install", "npm isntall x"),
+        ("npm publish", "npm publ"),
+        ("npm publish", "npm --silent publish"),
+        ("npm run", "npm run-script build"),
+        ("pnpm install", "pnpm i"),
+        ("cargo run", "cargo r --release"),
+        ("hg push", "hg pus"),
+        ("git add", "git stage x"),
+        ("rm", "toybox rm x"),
+    ],
+)
+def test_a_rule_covers_the_other_names_of_a_subcommand(judge, called, rule: str, command: str) -> None:
+    decision = judge(deny=[f"Bash({rule}:*)"], mode="bypassPermissions").decide(called("Bash", command))
+    assert decision.behavior == "deny", decision.reasons
+
+
+@pytest.mark.parametrize(
+    ("rule", "command"),
+    [("cargo publish", "cargo p"), ("gh pr", "gh co 12"), ("hg push", "hg p"), ("git push", "git p")],
+)
+def test_a_name_that_settings_may_define_is_asked_about(judge, called, rule: str, command: str) -> None:
+    decision = judge(deny=[f"Bash({rule}:*)"], mode="bypassPermissions").decide(called("Bash", command))
+    assert decision.behavior in ("ask", "deny"), decision.reasons
+    assert judge(mode="bypassPermissions").decide(called("Bash", command)).behavior == "allow"

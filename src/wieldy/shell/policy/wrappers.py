@@ -328,7 +328,7 @@ _UNWRAPPERS: Mapping[str, Unwrapper] = {
     "unbuffer": CommandWrapper("-p"),
     "sudo": CommandWrapper(_SUDO_OPTIONS, takes_assignments=True),
     "doas": CommandWrapper("-nL -u: -C:"),
-    "busybox": CommandWrapper(""),
+    **dict.fromkeys(("busybox", "toybox", "coreutils"), CommandWrapper("")),
     "chroot": CommandWrapper("--userspec= --groups= --skip-chdir", 1),
     "strace": CommandWrapper("-fqvtT -e: -o:w -s:"),
     "ltrace": CommandWrapper("-fS -e: -o:w"),
