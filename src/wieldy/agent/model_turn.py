@@ -212,6 +212,8 @@ class TurnAttempt:
             try:
                 async for delta in deltas:
                     call = message.add(delta)
+                    if isinstance(delta, BlockStarted) and delta.block.get("name") == "Bash":
+                        self._workspace.services.shells.warm_up()  # while the model writes the command
                     if events.stream_deltas:
                         self._emit(delta)
                     if len(message.blocks) > self._recorded_blocks:

@@ -141,6 +141,27 @@ def _check_sandbox(root: Path) -> list[CheckResult]:
     return results
 
 
+def _check_launcher(root: Path) -> CheckResult:
+    """Report what confines the commands that run because they only read."""
+    from wieldy.shell.sandbox.launcher import LAUNCHER
+    from wieldy.shell.sandbox.sandbox import choose_wrapper
+
+    works = LAUNCHER.works(_check_launcher)
+    version = LAUNCHER.version
+    LAUNCHER.leave(_check_launcher)
+    if works:
+        gaps = [what for abi, what in ((3, "truncation by Landlock"), (6, "signals")) if version < abi]
+        without = f"; without {' and '.join(gaps)}" if gaps else ""
+        return CheckResult("read-only commands", "ok", f"confined by Landlock (ABI {version}) and seccomp{without}")
+    why = f"the launcher does not work ({LAUNCHER.problem})"
+    if choose_wrapper(os.environ.get("PATH")).mechanism == "bubblewrap":
+        return CheckResult("read-only commands", "ok", f"confined by bubblewrap, which is slower: {why}")
+    detail = f"not confined: {why}; the analysis of their text alone keeps them from writing and connecting"
+    return CheckResult(
+        "read-only commands", "missing", detail, "use Linux 5.13 or newer with Landlock, or install bubblewrap"
+    )
+
+
 def _check_models(root: Path) -> list[CheckResult]:
     """Report the model of a session here, the keys in the environment and the local servers that answer."""
     from wieldy.providers.catalog import PROVIDERS, describe_choice
@@ -283,6 +304,7 @@ CHECKS: tuple[Check, ...] = (
     _check_bash,
     _check_shell_grammar,
     _check_sandbox,
+    _check_launcher,
     _check_models,
     _check_documents,
     _check_web,

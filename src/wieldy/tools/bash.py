@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wieldy.core.effects import CHANGES_FOLDER, CHANGES_SHELLS, Effects, Fetches, Reads, Runs, Writes
 from wieldy.core.errors import FolderGone, Refusal, ToolFailure
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 DEFAULT_MS = default_of("bash.timeoutMs")
 MAX_MS = 600_000
+UNCONFINED_SUBMODULES = "git may run programs that a nested repository names, and nothing confines them here"
 
 
 class Bash(Tool):
@@ -169,6 +171,8 @@ async def _prepare(args: Mapping[str, Any], ctx: ToolContext) -> Launch:
     reading = await _reading(args, analysis, ctx)
     confine, sandbox_notice = (None, None) if reading else await _confinement(args, analysis, ctx)
     notices = [sandbox_notice] if sandbox_notice else []
+    if confine is None and reading is None and analysis.verdict == "read_only" and analysis.enters_submodules:
+        raise ToolFailure(f"{UNCONFINED_SUBMODULES}, so nothing was run.", "Try again: the user will be asked.")
     env = await _neutral_environment(analysis, workspace)
     snapshot = None
     if not args.get("run_in_background") and analysis.verdict != "read_only" and _undo_is_on(workspace):
@@ -432,7 +436,10 @@ def _sandbox_notes(launch: Launch, result: CommandResult, workspace: Workspace, 
 def _analyze(command: str, cwd: str, workspace: Workspace) -> Analysis:
     from wieldy.shell.policy.analysis import analyze
 
-    return analyze(command, cwd=cwd, home=workspace.home or UNKNOWN_HOME, root=workspace.root)
+    analysis = analyze(command, cwd=cwd, home=workspace.home or UNKNOWN_HOME, root=workspace.root)
+    if analysis.verdict == "read_only" and analysis.enters_submodules and not workspace.services.shells.may_confine:
+        return replace(analysis, verdict="unknown", problems=(UNCONFINED_SUBMODULES,))
+    return analysis
 
 
 def _analysis(command: str, ctx: ToolContext) -> Analysis:

@@ -19,7 +19,7 @@ from wieldy.shell.parsing.syntax import TooComplex, Unparsable
 from wieldy.shell.policy.catastrophic import Danger, find_dangers, fork_bombs
 from wieldy.shell.policy.command_part import CommandPart, Sweep
 from wieldy.shell.policy.pipeline_input import UNKNOWN_INPUT
-from wieldy.shell.policy.programs.git import repository_folders
+from wieldy.shell.policy.programs.git import enters_submodules, repository_folders
 from wieldy.shell.policy.script_analyzer import ScriptAnalyzer
 from wieldy.shell.policy.words import ShellState, Word, literal
 from wieldy.shell.policy.wrappers import unwrap
@@ -58,6 +58,11 @@ class Analysis(Struct, frozen=True):
         if not all(part.program_read_only for part in git):
             return ()
         return tuple(dict.fromkeys(folder for part in git for folder in repository_folders(part.argv, part.cwds)))
+
+    @property
+    def enters_submodules(self) -> bool:
+        """Whether git looks into nested repositories, whose settings name programs that no variable replaces."""
+        return any(part.program == "git" and enters_submodules(part.argv) for part in self.parts)
 
     @property
     def sees_processes(self) -> bool:

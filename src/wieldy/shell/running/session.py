@@ -195,6 +195,11 @@ class ShellSession:
         return [OutputCapture(self.results / f"{each}.txt", max_chars=max_chars) for each in names]
 
     @property
+    def may_confine(self) -> bool:
+        """Whether the confined launcher is likely to start commands that only read."""
+        return self.workspace.backend is None and LAUNCHER.may_work
+
+    @property
     def is_confining(self) -> bool:
         """Whether the confined launcher serves already."""
         return LAUNCHER.is_ready

@@ -78,6 +78,11 @@ class Launcher:
         self._sibling: SiblingProcess | None = None
         self._sockets: tuple[socket.socket, ...] = ()
 
+    @property
+    def may_work(self) -> bool:
+        """Whether nothing is known that it fails by."""
+        return self.is_ready or (not self.problem and kernel.can_filter() and kernel.abi() > 0)
+
     def warm_up(self, user: object) -> None:
         """Start it for one more user without waiting until it serves. This takes about a millisecond."""
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import CommandResult, collect_result, stop_and_collect
 from wieldy.shell.sandbox import kernel
 from wieldy.shell.sandbox.launcher import LAUNCHER, Reading
+from wieldy.shell.sandbox.sandbox import choose_wrapper
 from wieldy.workspace_services import open_workspace
 
 pytestmark = pytest.mark.skipif(
@@ -276,3 +278,48 @@ async def test_a_filter_of_a_nested_repository_changes_nothing(tmp_path: Path, c
     async with Toolbox(tmp_path, settings={}) as box:
         result = await box.call("Bash", command=command)
     assert not (tmp_path / "pwned").exists(), result.text
+
+
+WITHOUT_LANDLOCK = """
+import asyncio, os, struct, sys
+from wieldy import Toolbox
+from wieldy.shell.sandbox import kernel
+refuse = [(0x20, 0, 0, 0), (0x15, 0, 1, 444), (0x06, 0, 0, 0x50000 | 38), (0x06, 0, 0, 0x7FFF0000)]
+kernel.gain_no_privileges()
+kernel.install_filter(b"".join(struct.pack("=HBBI", *each) for each in refuse))
+async def main():
+    async with Toolbox(sys.argv[1], settings={}) as box:
+        for command in sys.argv[2:]:
+            print((await box.call("Bash", command=command)).text)
+asyncio.run(main())
+"""
+
+
+def without_landlock(root: Path, *commands: str, path: str) -> str:
+    argv = [sys.executable, "-c", WITHOUT_LANDLOCK, str(root), *commands]
+    done = subprocess.run(argv, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_where_nothing_confines_what_enters_nested_repositories_asks(tmp_path: Path) -> None:
+    hostile(lambda argv, cwd: subprocess.run(argv, cwd=cwd, check=True, capture_output=True), tmp_path)
+    programs = tmp_path.parent / f"{tmp_path.name}-bin"
+    programs.mkdir()
+    for name in ("git", "sleep"):
+        (programs / name).symlink_to(shutil.which(name) or "")
+    output = without_landlock(
+        tmp_path, "git describe --tags", "git describe --dirty", "git diff-files", "sleep 0", path=str(programs)
+    )
+    assert output.startswith("v1\n")
+    assert output.count("git may run programs that a nested repository names, and nothing confines them here") == 2
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_where_landlock_is_missing_bubblewrap_takes_its_place(tmp_path: Path) -> None:
+    if choose_wrapper(None, "bubblewrap").mechanism == "none":
+        skip_untested("reading commands in bubblewrap: it does not work here")
+    output = without_landlock(
+        tmp_path, "readlink /proc/self/ns/net", "cat /etc/shadow | wc -l", "pwd", path=os.environ["PATH"]
+    ).split()
+    assert output[0].startswith("net:") and output[0] != os.readlink("/proc/self/ns/net")
+    assert output[-1] == str(tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
@@ -216,6 +216,15 @@ def repository_folders(words: tuple[Word, ...], cwds: tuple[str, ...]) -> list[s
     """The folders in which a git command with these words looks for a repository."""
     folder = split_git_args(words[1:]).folder
     return [os.path.join(cwd, folder.text) if folder else cwd for cwd in cwds]
+
+
+def enters_submodules(argv: Sequence[Word]) -> bool:
+    """Whether a reading git compares nested repositories with their work trees, whatever the settings say about it."""
+    git = split_git_args(tuple(argv[1:]))
+    words = [word.text for word in git.args]
+    if git.command == "describe":
+        return any(word.startswith(("--d", "--b")) for word in words)
+    return git.command in ("diff-files", "diff-index") and not {"--cached", "--ignore-submodules"} & set(words)
 
 
 def check_git(call: ProgramCall) -> CallEffects:
