@@ -119,7 +119,7 @@ def configure_services(services: Services, settings: Settings, parts: ServicePar
     is_local = workspace.backend is None
     advisers: list[Adviser] = [CleanTreeAdviser(parts.policy)] if is_local else []
     reviewers: list[Reviewer] = []
-    if settings.get("sandbox.autoAllow") is True and is_local:
+    if settings.get("sandbox.enabled") is True and is_local:
         advisers.append(SandboxAdviser(workspace, parts.policy))
     advisers += parts.advisers
     if (hooks := parts.hooks()) is not None:

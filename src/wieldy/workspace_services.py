@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from wieldy.files.reading.read_file import RecentReads
     from wieldy.mcp.client.manager import McpServers
     from wieldy.mcp.client.transport import McpRelay
+    from wieldy.permissions.protected_watch import ProtectedFiles
     from wieldy.shell.running.background import BackgroundShells
     from wieldy.shell.running.session import ShellSession
     from wieldy.shell.sandbox.proxy import SandboxProxy
@@ -198,6 +199,7 @@ class WorkspaceServices:
     def background_shells(self) -> BackgroundShells:
         from wieldy.shell.running.background import BackgroundShells
 
+        self.protected_files  # noqa: B018 - made first, so that it is closed after the last shell has ended
         return BackgroundShells(self._workspace, self.shells)
 
     @shared
@@ -211,6 +213,12 @@ class WorkspaceServices:
         from wieldy.shell.sandbox.sandbox import Sandbox
 
         return Sandbox(self._workspace, lambda: self.sandbox_proxy)
+
+    @shared_root
+    def protected_files(self) -> ProtectedFiles:
+        from wieldy.permissions.protected_watch import ProtectedFiles
+
+        return ProtectedFiles(self._workspace)
 
     @shared
     def sandbox_proxy(self) -> SandboxProxy:

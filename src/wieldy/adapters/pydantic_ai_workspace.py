@@ -43,6 +43,7 @@ from wieldy.files.apply_edit import FileRequest, write_files
 from wieldy.files.journal.command_snapshots import CommandSnapshot, record_unwatched
 from wieldy.files.journal.entries import ChangeOrigin, Uncovered
 from wieldy.files.writing.errors import WriteError
+from wieldy.permissions.protected_watch import ProtectedWatch
 from wieldy.search.process import run_process
 from wieldy.shell.running.launch import Confinement
 
@@ -225,15 +226,13 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
         async with self._undoable(plan):
             if self.box.workspace.backend is not None:
                 return await self._run_remote(command, env, timeout)
-            if not self.box.settings.get("sandbox.enabled"):
-                return await super().run(command, shell=shell, env=env, timeout=timeout)
-            confine = await self._confinement()
-            argv = [SHELL, "-c", command] if isinstance(command, str) else list(command)
-            confined, confined_env = confine(list(argv), {**self._env, **(env or {})})
-            try:
+            async with self._watched(plan) as watch:
+                if not self.box.settings.get("sandbox.enabled"):
+                    return await super().run(command, shell=shell, env=env, timeout=timeout)
+                confine = await self._confinement(watch)
+                argv = [SHELL, "-c", command] if isinstance(command, str) else list(command)
+                confined, confined_env = confine(list(argv), {**self._env, **(env or {})})
                 return await super().run([os.fsdecode(word) for word in confined], env=confined_env, timeout=timeout)
-            finally:
-                await in_thread_uncancellable(self.box.workspace.services.sandbox.quarantine_repositories, confine)
 
     async def _run_remote(
         self, command: str | Sequence[str], env: Mapping[str, str] | None, timeout: float | None
@@ -276,12 +275,25 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
         code = result.exit_code
         return CommandResult(exit_code=128 - code if code < 0 else code, stdout=text, stderr=result.stderr)
 
-    async def _confinement(self) -> Confinement:
+    @asynccontextmanager
+    async def _watched(self, plan: PlannedCall) -> AsyncIterator[ProtectedWatch]:
+        """Put aside what the body changes of protected files."""
+        box = self.box
+        analysis = box.policy.analyze(plan.input["command"])
+        sandboxed = bool(box.settings.get("sandbox.enabled"))
+        watch = await box.workspace.services.protected_files.watch_command(box.policy, analysis, sandboxed=sandboxed)
+        try:
+            yield watch
+        finally:
+            with anyio.CancelScope(shield=True):
+                await watch.finish()
+
+    async def _confinement(self, watch: ProtectedWatch) -> Confinement:
         """What puts a command into the sandbox. Raises `WorkspacePermissionError` where none works."""
         sandbox = self.box.workspace.services.sandbox
         if (await sandbox.wrapper()).mechanism == "none":
             raise WorkspacePermissionError("the settings enable the sandbox, and none works on this system")
-        return await sandbox.confinement()
+        return await sandbox.confinement(read_only=watch.mounts)
 
     async def _permit(self, tool: str, **input: Any) -> PlannedCall:
         """Have the toolbox judge an operation as a call of a tool. Raises `WorkspacePermissionError`."""

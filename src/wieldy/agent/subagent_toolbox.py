@@ -30,6 +30,7 @@ from wieldy.permissions.decide import Policy, RuleMatcher
 from wieldy.permissions.guarded_files import GuardedFiles
 from wieldy.permissions.modes import find_mode
 from wieldy.permissions.paths import is_below
+from wieldy.permissions.protected import Protection
 from wieldy.subagents.isolation import WorkingTree
 from wieldy.subagents.tasks import MODEL_TOOLS, SubagentTask
 from wieldy.toolset.toolset import OfferedTools
@@ -133,6 +134,10 @@ class StrictestPolicy:
     def denied_paths(self) -> tuple[str, ...]:
         """The files and folders that rules deny to read by name."""
         return (self.session_policy() if self._trees else self._policy).denied_paths()
+
+    def protection_of(self, path: str) -> Protection | None:
+        """Why writing a real path asks in every mode."""
+        return self.session_policy().protection_of(path)
 
     def _in_mode(self, mode: str, *, copied: bool = True) -> Policy:
         """The session's policy in some mode, derived again when its rules or folders have changed; for the copy or not."""

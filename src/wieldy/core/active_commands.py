@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -167,6 +166,8 @@ def _candidates(command: CommandLine, folder: str, home: str, depth: int = 0) ->
 
 
 def _split(command: str) -> list[str]:
+    import shlex
+
     try:
         lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True

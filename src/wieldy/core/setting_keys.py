@@ -150,6 +150,12 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("sandbox.allowWrite", "strings", [], "Further folders that commands in the sandbox may write to."),
     SettingKey("sandbox.allowRead", "strings", [], "Folders that the sandbox would hide, but commands may read."),
     _open("sandbox.denyRead", "strings", [], "Folders that commands in the sandbox do not see.", restricts=True),
+    SettingKey(
+        "sandbox.maxEntries",
+        "integer",
+        200_000,
+        "Files and folders that are looked through for protected ones around a command; beyond it, sandboxed commands ask.",
+    ),
     SettingKey("sandbox.excludedCommands", "strings", [], "Programs that run outside the sandbox."),
     SettingKey(
         "compat.claude", "boolean", False, "Use everything in .claude/settings*.json, not only deny and ask rules."

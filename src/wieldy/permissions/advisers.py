@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from wieldy.core.call import PlannedCall
@@ -89,7 +90,8 @@ class SandboxAdviser:
     """Allows commands that run in a sandbox that was tried and holds. Rules, protected paths and guards still apply.
 
     Not without a snapshot to undo what they do, so not in the background; not with the network; and not where files that
-    rules deny could not be hidden from a program whose effects are unknown.
+    rules deny could not be hidden from a program whose effects are unknown. Where the protected files cannot all be found, it
+    wants a question in every mode.
     """
 
     def __init__(self, workspace: Workspace, policy: Policy) -> None:
@@ -98,14 +100,8 @@ class SandboxAdviser:
 
     def wants(self, plan: PlannedCall) -> bool:
         setting = self._workspace.setting
-        return (
-            setting("sandbox.enabled")
-            and setting("sandbox.autoAllow")
-            and not setting("sandbox.network")
-            and setting("journal.enabled")
-            and setting("bash.snapshot")
-            and not plan.input.get("run_in_background")
-            and any(isinstance(effect, Runs) and not effect.unsandboxed for effect in plan.effects)
+        return setting("sandbox.enabled") and any(
+            isinstance(effect, Runs) and not effect.unsandboxed for effect in plan.effects
         )
 
     async def advise(self, plan: PlannedCall) -> Advice:
@@ -114,7 +110,16 @@ class SandboxAdviser:
 
         sandbox = self._workspace.services.sandbox
         analyses = [analysis for _, analysis in self._policy.analyses(plan)]
-        if any(map(sandbox.excludes, analyses)) or not await sandbox.holds():
+        if any(map(sandbox.excludes, analyses)):
+            return Advice()
+        wrapper = await sandbox.wrapper()
+        if wrapper.mechanism != "none" and any(analysis.verdict != "read_only" for analysis in analyses):
+            files = self._workspace.services.protected_files
+            folders, git_only = sandbox.watched_folders()
+            scan = partial(files.scan, self._policy.protection_of, folders, sandboxed=True, git_only=git_only)
+            if problem := (await in_thread(scan)).problem:
+                return Advice((Opinion(SANDBOX, "ask", problem),))
+        if not self._allows(plan) or not await sandbox.holds():
             return Advice()
         if any(analysis.verdict == "unknown" for analysis in analyses):
             if self._policy.outside == "deny":
@@ -122,5 +127,14 @@ class SandboxAdviser:
             guarded = await in_thread(self._policy.guarded_files, extra_writable(self._workspace))
             if guarded.problem:
                 return Advice()
-        mechanism = (await sandbox.wrapper()).mechanism
-        return Advice((Opinion(SANDBOX, "allow", f"{mechanism} contains it"),))
+        return Advice((Opinion(SANDBOX, "allow", f"{wrapper.mechanism} contains it"),))
+
+    def _allows(self, plan: PlannedCall) -> bool:
+        setting = self._workspace.setting
+        return (
+            setting("sandbox.autoAllow")
+            and not setting("sandbox.network")
+            and setting("journal.enabled")
+            and setting("bash.snapshot")
+            and not plan.input.get("run_in_background")
+        )

@@ -10,6 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec.structs import replace
+
+from wieldy.core.active_commands import active_files
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion, Reason
 from wieldy.core.effects import Effect, Fetches, Opaque, Reads, Runs, State, UsesServer, Writes
@@ -20,7 +23,7 @@ from wieldy.permissions.files import FileAccess, FilePolicy, NetworkPolicy, Outs
 from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.permissions.modes import ModeName, find_mode
 from wieldy.permissions.paths import PathResolver
-from wieldy.permissions.protected import NO_FOLDERS, ProtectedFolders, ProtectedPaths
+from wieldy.permissions.protected import NO_FOLDERS, ProtectedFolders, ProtectedPaths, Protection
 from wieldy.permissions.rules import Rule
 from wieldy.permissions.ruleset import CallRisk, RiskLevels, RuleIndex, RuleSet
 
@@ -95,6 +98,7 @@ class Policy:
             protected_folders=ProtectedFolders(
                 config=tuple(map(os.path.realpath, config_folders)),
                 programs=tuple(os.path.realpath(folder) for folder in workspace.search_path if os.path.isabs(folder)),
+                active=() if workspace.backend is not None else active_files(workspace.settings, workspace.root, home),
             ),
         )
 
@@ -146,8 +150,11 @@ class Policy:
         """Put another set of rules in force; what the session granted stays."""
         self._set_rules(rules.plus(*(rule for rule in self._rules.rules if rule.origin.layer == "session")))
 
-    def update_settings(self, rules: RuleSet, levels: RiskLevels, outside: OutsidePolicy) -> None:
-        """Follow changed settings; the mode and what the session granted stay."""
+    def update_settings(
+        self, rules: RuleSet, levels: RiskLevels, outside: OutsidePolicy, active: tuple[str, ...]
+    ) -> None:
+        """Follow changed settings; the mode and what the session granted stay. `active` are files that their commands name."""
+        self._protected_folders = replace(self._protected_folders, active=active)
         self._levels, self._outside = levels, outside
         self.replace_rules(rules)
 
@@ -221,6 +228,10 @@ class Policy:
     def denied_paths(self) -> tuple[str, ...]:
         """The files and folders that rules deny to read by name, whether they exist or not."""
         return tuple(path for pattern in self._index.paths.denying("Read") if (path := pattern.named) is not None)
+
+    def protection_of(self, path: str) -> Protection | None:
+        """Return why writing a real path asks in every mode; None if nothing protects it, or a rule lifts that."""
+        return self._files.protection_of(path)
 
     def written_paths(self, plan: PlannedCall) -> Iterator[str]:
         """Yield the real paths that a call is known to write; a command may write others that nobody can foresee."""

@@ -16,7 +16,7 @@ from wieldy.permissions import suggest
 from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.permissions.paths import PathResolver, ResolvedPath, is_below, is_stream
 from wieldy.permissions.patterns import host_of
-from wieldy.permissions.protected import ProtectedPaths
+from wieldy.permissions.protected import ProtectedPaths, Protection
 from wieldy.permissions.rules import Rule
 from wieldy.permissions.ruleset import CoveringRules, RuleIndex, ToolRules
 
@@ -222,6 +222,13 @@ class FilePolicy:
     def protected_matches(self, pattern: str) -> list[str]:
         """Return the protected paths that a glob may expand to, whether or not they exist."""
         return [path for path in self._protected.matches(pattern) if self.is_protected(path)]
+
+    def protection_of(self, path: str) -> Protection | None:
+        """Return why writing a real path asks in every mode; None if nothing protects it, or a rule lifts that."""
+        protection = self._protected.find(ResolvedPath((path,), True, self._paths.folds_case(path)))
+        if protection is None or protection.soft or not protection.liftable:
+            return protection
+        return None if self._rules.allows_by_name(self._paths.resolve(path)) else protection
 
     def deny_rule_for(self, path: str) -> Rule | None:
         """Find the rule that forbids reading or writing an existing file, or everything in an existing folder."""

@@ -1,4 +1,4 @@
-"""Files that a sandbox must keep from the programs in it, because rules deny them or because they are protected.
+"""Files that a sandbox must keep from the programs in it, because rules deny them or because they are on PATH.
 
 Outside a sandbox such files are judged where a command names them. Inside one, programs run unasked, so what they may not
 touch is found on disk and taken away from them.
@@ -11,15 +11,13 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from wieldy.permissions.paths import PathResolver, ResolvedPath, is_below, path_key
+from wieldy.permissions.paths import PathResolver, is_below, path_key
 from wieldy.permissions.patterns import PathPattern
-from wieldy.permissions.protected import ProtectedPaths
+from wieldy.permissions.protected import PACKAGES, ProtectedPaths
 from wieldy.permissions.ruleset import PathRules
 
 MAX_ENTRIES = 100_000
 MAX_FILES = 500
-# What git runs or obeys in a nested repository; the rest of it must stay writable for commits.
-_GIT_FILES = ("hooks", "config", "config.worktree")
 
 
 class GuardedFiles(Struct, frozen=True):
@@ -42,13 +40,13 @@ def find_guarded_files(
     also_writable: Sequence[str] = (),
     max_entries: int = MAX_ENTRIES,
 ) -> GuardedFiles:
-    """Look through all writable folders for what rules deny and what is protected. Blocks on the disk."""
+    """Look through all writable folders for what rules deny, and for programs on PATH. Blocks on the disk."""
     writable = (*paths.roots, *map(paths.real, also_writable))
     finder = _Finder(rules.denying("Read"), rules.denying("Edit"), protected, paths, writable, max_entries)
     try:
         finder.add_named()
         finder.add_programs()
-        for folder in finder.folders:
+        for folder in finder.folders if rules.denying("Read") or rules.denying("Edit") else ():
             if not any(is_below(folder, other) for other in finder.folders if other != folder):
                 finder.walk(folder)
     except _NotAllFound as error:
@@ -110,7 +108,7 @@ class _Finder:
             self._add(self.read_only, environment if is_environment else folder)
 
     def walk(self, root: str) -> None:
-        """Add what the patterns match, and what is protected, below a root."""
+        """Add what the patterns match below a root."""
         folds_case = self._paths.resolve(root).folds_case
         pending = [root]
         while pending:
@@ -121,16 +119,9 @@ class _Finder:
                     continue
                 if self._matches(self._unwritable, path, folds_case):
                     self._add(self.read_only, path)
-                is_folder = entry.is_dir(follow_symlinks=False)
-                if entry.name == ".git" and is_folder:
-                    for name in _GIT_FILES:
-                        self._add(self.read_only, os.path.join(path, name))
-                    continue
-                protection = self._protected.find(ResolvedPath((path,), True, folds_case))
-                if protection is not None and not protection.soft:
-                    self._add(self.read_only, path)
-                # What is in a packages folder matters only where rules may deny it.
-                if is_folder and not (protection is not None and protection.soft and not self._unreadable):
+                # What git keeps is no file of the project; what is installed matters only where rules may deny reading it.
+                is_skipped = entry.name == ".git" or (entry.name in PACKAGES and not self._unreadable)
+                if entry.is_dir(follow_symlinks=False) and not is_skipped:
                     pending.append(path)
 
     def _matches(self, patterns: Sequence[PathPattern], path: str, folds_case: bool) -> bool:
@@ -142,9 +133,7 @@ class _Finder:
                 for entry in entries:
                     self._entries_left -= 1
                     if self._entries_left < 0:
-                        raise _NotAllFound(
-                            "there are too many files to find those that rules deny or that are protected"
-                        )
+                        raise _NotAllFound("there are too many files to find those that rules deny")
                     yield entry
         except OSError:
             # A program of the same user cannot list it either.
@@ -155,4 +144,4 @@ class _Finder:
         if os.path.exists(real) and real not in self.folders:
             files.add(real)
         if len(files) > MAX_FILES:
-            raise _NotAllFound(f"rules and protections are about more than {MAX_FILES} files")
+            raise _NotAllFound(f"rules are about more than {MAX_FILES} files")

@@ -125,6 +125,10 @@ class PathResolver:
             folds_case=self._folds_case,
         )
 
+    def folds_case(self, path: str) -> bool:
+        """Whether names that differ only in case are the same on the volume of a path."""
+        return self._folds_case(path)
+
     def for_copy(self, root: str, project: str) -> PathResolver:
         """Return a resolver for a copy of the project: the copy is the only folder to work in, the original can be read."""
         readable = [folder for folder in self._readable if folder != self.main_repository]

@@ -47,6 +47,8 @@ FOLDERS = {
     ".venv": _VENDORED,  # its programs are on PATH, under any name
     "venv": _VENDORED,
 }
+PACKAGES = frozenset(name for name, protection in FOLDERS.items() if protection.soft)
+"""Folders of installed packages: tools rewrite them, so what is in them is judged by the text of commands only."""
 FOLDER_PAIRS = {
     (".config", "gcloud"): _KEYS,
     (".config", "gh"): _KEYS,
@@ -73,21 +75,25 @@ FILE_PATTERNS = {
 }
 # Templates that hold no secrets.
 _TEMPLATES = (".example", ".sample", ".template", ".dist")
-# Most paths have none of these names, and are done.
-_PROTECTED_NAMES = frozenset({*FOLDERS, *FILES, *(first for first, _ in FOLDER_PAIRS)})
 _WILDCARD = re.compile(r"[*?[]")
-_PROTECTED_PREFIXES = tuple(glob.removesuffix("*") for glob in FILE_PATTERNS)
+# Most paths have none of these names, and are done.
+PROTECTED_NAMES = frozenset({*FOLDERS, *FILES, *(first for first, _ in FOLDER_PAIRS)})
+PROTECTED_PREFIXES = tuple(glob.removesuffix("*") for glob in FILE_PATTERNS)
+
+
+NAMED_BY_COMMAND = Protection("a hook, the status line or a server of the settings runs or reads it")
 
 
 class ProtectedFolders(Struct, frozen=True):
-    """Real paths of folders that are protected on this machine.
+    """Real paths of folders and files that are protected on this machine.
 
     `config` ones hold the user's own settings. `programs` are on PATH: in a project, a program in them could take the name
-    of one that only reads.
+    of one that only reads. `active` are files that commands of the settings name.
     """
 
     config: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    active: tuple[str, ...] = ()
 
 
 NO_FOLDERS = ProtectedFolders()
@@ -102,6 +108,7 @@ class ProtectedPaths:
     def __init__(self, roots: Sequence[str], folders: ProtectedFolders = NO_FOLDERS) -> None:
         self._roots = tuple(roots)
         self._config_folders = folders.config
+        self._active = folders.active
         self.program_folders = [folder for folder in folders.programs if any(is_below(folder, root) for root in roots)]
 
     def find(self, path: ResolvedPath) -> Protection | None:
@@ -118,7 +125,7 @@ class ProtectedPaths:
         for index, part in enumerate(parts):
             # A part without a letter of its own says nothing about what it means.
             if _WILDCARD.search(part) and re.search(r"\w", re.sub(r"\[[!^][^]]*\]", "", part)):
-                for name in (*_PROTECTED_NAMES, *(pair[1] for pair in FOLDER_PAIRS), *_PROTECTED_PREFIXES):
+                for name in (*PROTECTED_NAMES, *(pair[1] for pair in FOLDER_PAIRS), *PROTECTED_PREFIXES):
                     if may_match(part, name):
                         yield os.sep.join((*parts[:index], name, *parts[index + 1 :]))
 
@@ -129,14 +136,16 @@ class ProtectedPaths:
         # A workspace may itself lie in a folder of such a name, so only what is below it counts.
         root = next((root for root in self._roots if is_below(path, root, folds_case)), None)
         names = path_key(path[len(root) :] if root else path, folds_case).strip(os.sep).split(os.sep)
-        on_path = _ON_PATH if self._is_on_path(path, folds_case) else None
-        if _PROTECTED_NAMES.isdisjoint(names) and not names[-1].startswith(_PROTECTED_PREFIXES):
-            return on_path
+        places = [_ON_PATH] if self._is_on_path(path, folds_case) else []
+        if self._active and path_key(path, folds_case) in {path_key(each, folds_case) for each in self._active}:
+            places.append(NAMED_BY_COMMAND)
+        if PROTECTED_NAMES.isdisjoint(names) and not names[-1].startswith(PROTECTED_PREFIXES):
+            return _strictest(places)
         if (".claude", "worktrees") in pairwise(names):
             # Each folder in it is a work tree of its own.
             names = names[names.index("worktrees") + 2 :] or [""]
         is_memory = root is not None and names[:2] == [".wieldy", "memory"]
-        protections = [on_path] if on_path else []
+        protections = [*places]
         protections += [_MEMORY] if is_memory else []
         protections += [FOLDERS[name] for name in names[2 if is_memory else 0 :] if name in FOLDERS]
         protections += [FOLDER_PAIRS[pair] for pair in pairwise(names) if pair in FOLDER_PAIRS]

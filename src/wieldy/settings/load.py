@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from wieldy.core.active_commands import active_files
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import SettingsError
 from wieldy.core.setting_keys import BASH_TIMEOUT_VARIABLES, default_of
@@ -151,7 +152,9 @@ class Settings(Struct, frozen=True):
         workspace.commands = self.commands
         workspace.extra_roots = self.extra_roots(workspace, before)
         policy.use_roots(workspace.roots)
-        policy.update_settings(self.rules, RiskLevels.from_settings(self.values.get("tools")), self.outside)
+        levels = RiskLevels.from_settings(self.values.get("tools"))
+        active = () if workspace.backend is not None else active_files(self.values, workspace.root, workspace.home)
+        policy.update_settings(self.rules, levels, self.outside, active)
 
 
 def load_settings(  # noqa: PLR0913 - every option is a keyword with a default

@@ -23,7 +23,7 @@ from wieldy.core.workspace import UNKNOWN_HOME, Workspace
 if TYPE_CHECKING:
     from wieldy.files.journal.command_snapshots import CommandSnapshot
     from wieldy.shell.policy.analysis import Analysis
-    from wieldy.shell.running.background import BackgroundShell, BackgroundShells
+    from wieldy.shell.running.background import BackgroundShell, BackgroundShells, ChangeWatch
     from wieldy.shell.running.launch import Confinement, Limits
     from wieldy.shell.running.shell import CommandResult, Shell
     from wieldy.shell.sandbox.launcher import Reading
@@ -124,12 +124,10 @@ class Bash(Tool):
         if args.get("run_in_background"):
             yield await _start_in_background(launch, ctx)
             return
-        snapshot = launch.snapshot
         try:
             shell = await _start(launch, workspace)
         except BaseException:
-            if snapshot:
-                await snapshot.record_changes()
+            await _close(launch)
             raise
         run = ForegroundRun(shell, launch, _timeout_ms(args.get("timeout"), workspace) / 1000)
         try:
@@ -138,14 +136,13 @@ class Bash(Tool):
                     f"{progress.seconds:.0f} s, {progress.bytes} bytes\n{progress.last_lines}".rstrip(),
                     {"seconds": progress.seconds, "bytes": progress.bytes, "lastLines": progress.last_lines},
                 )
-            yield await _add_changes(await _finish(run, workspace), snapshot, ctx)
+            yield await _add_changes(await _finish(run, workspace), run, ctx)
         except asyncio.CancelledError:
             yield await _interrupt(run, workspace)
         finally:
             if not shell.exit.done() and not shell.in_background:
                 await _interrupt(run, workspace)
-            if snapshot:
-                await snapshot.record_changes()
+            await _close(launch, goes_on=shell.in_background)
 
 
 bash = Bash()
@@ -161,6 +158,7 @@ class Launch(Struct, frozen=True):
     env: Mapping[str, str]
     notices: tuple[str, ...]
     reading: Reading | None
+    watch: ChangeWatch | None = None
     snapshot: CommandSnapshot | None = None
 
 
@@ -169,7 +167,13 @@ async def _prepare(args: Mapping[str, Any], ctx: ToolContext) -> Launch:
     workspace, command = ctx.workspace, args["command"]
     analysis = _analysis(command, ctx)
     reading = await _reading(args, analysis, ctx)
-    confine, sandbox_notice = (None, None) if reading else await _confinement(args, analysis, ctx)
+    watch = await _watch_protected_files(args, analysis, ctx)
+    try:
+        confine, sandbox_notice = (None, None) if reading else await _confinement(args, analysis, ctx, watch)
+    except BaseException:
+        if watch:
+            watch.drop()
+        raise
     notices = [sandbox_notice] if sandbox_notice else []
     if confine is None and reading is None and analysis.verdict == "read_only" and analysis.enters_submodules:
         raise ToolFailure(f"{UNCONFINED_SUBMODULES}, so nothing was run.", "Try again: the user will be asked.")
@@ -180,7 +184,7 @@ async def _prepare(args: Mapping[str, Any], ctx: ToolContext) -> Launch:
             notices.append(await _record_unwatched_backend(ctx))
         else:
             snapshot = await _take_snapshot(analysis, ctx)
-    return Launch(command, ctx.cwd, analysis, confine, env, tuple(notices), reading, snapshot)
+    return Launch(command, ctx.cwd, analysis, confine, env, tuple(notices), reading, watch, snapshot)
 
 
 async def _start(launch: Launch, workspace: Workspace, *, keeps_directory: bool | None = None) -> Shell:
@@ -206,9 +210,13 @@ async def _start(launch: Launch, workspace: Workspace, *, keeps_directory: bool 
 
 async def _start_in_background(launch: Launch, ctx: ToolContext) -> Output:
     workspace = ctx.workspace
-    _background(workspace).require_room()
-    shell = await _start(launch, workspace, keeps_directory=False)
-    background = _background(workspace).adopt(shell, launch.command)
+    try:
+        _background(workspace).require_room()
+        shell = await _start(launch, workspace, keeps_directory=False)
+    except BaseException:
+        await _close(launch)
+        raise
+    background = _background(workspace).adopt(shell, launch.command, watch=launch.watch)
     notices = list(launch.notices)
     if launch.analysis.verdict != "read_only" and _undo_is_on(workspace):
         notices.append(await _record_background(ctx))
@@ -239,15 +247,12 @@ async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
     if shell.exit.done():
         result = await collect_result(shell)
     elif workspace.setting("bash.backgroundOnTimeout"):
-        return _moved_to_background(
-            _background(workspace).adopt(shell, run.launch.command, position=shell.capture.total), run
-        )
+        return _moved_to_background(_adopt(run, workspace, shell.capture.total), run)
     else:
         result = await stop_and_collect(shell, "timed out")
     meaning = explain_exit_code(run.launch.command, result.code) if result.code is not None else None
     notices = [*run.launch.notices, *end_notes(result, meaning, run.timeout, run.launch.command)]
     notices += limit_notes(shell, result)
-    notices += await in_thread(workspace.services.sandbox.quarantine_repositories, run.launch.confine)
     if run.launch.confine:
         is_failure = meaning is None or meaning.is_error
         notices += _sandbox_notes(run.launch, result, workspace, is_answer=not is_failure and result.code != 0)
@@ -255,10 +260,23 @@ async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
         notices.append(notice)
     task = None
     if result.leftovers and not shell.reader.eof.done() and result.reason == "exited":
-        task = _background(workspace).adopt(shell, run.launch.command, position=result.total_bytes).id
+        task = _adopt(run, workspace, result.total_bytes).id
     notices += leftover_notes(result, task)
     notices += hidden_variable_notes(workspace.services.shells.hidden_variables, run.launch.command, result.text)
     return _result_output(result, notices, meaning is None or meaning.is_error, workspace, task)
+
+
+def _adopt(run: ForegroundRun, workspace: Workspace, position: int) -> BackgroundShell:
+    """Move a command to the background, with what looks after its protected files."""
+    return _background(workspace).adopt(run.shell, run.launch.command, position=position, watch=run.launch.watch)
+
+
+async def _close(launch: Launch, *, goes_on: bool = False) -> None:
+    """Look at protected files and at everything else for the last time. A second call does nothing."""
+    if launch.watch and not goes_on:
+        await launch.watch.finish()
+    if launch.snapshot:
+        await launch.snapshot.record_changes()
 
 
 async def _interrupt(run: ForegroundRun, workspace: Workspace) -> Output:
@@ -266,7 +284,7 @@ async def _interrupt(run: ForegroundRun, workspace: Workspace) -> Output:
 
     result = await stop_and_collect(run.shell, "interrupted")
     notices = [*run.launch.notices, "interrupted: the command and everything it had started were ended"]
-    notices += await in_thread(workspace.services.sandbox.quarantine_repositories, run.launch.confine)
+    notices += await run.launch.watch.finish() if run.launch.watch else []
     return _result_output(result, notices, True, workspace)
 
 
@@ -376,8 +394,17 @@ def _limits(analysis: Analysis, workspace: Workspace) -> Limits:
     )
 
 
+async def _watch_protected_files(args: Mapping[str, Any], analysis: Analysis, ctx: ToolContext) -> ChangeWatch | None:
+    """Look at the protected files before a command that may write; None for one that only reads, and on a backend."""
+    workspace = ctx.workspace
+    if analysis.verdict == "read_only" or workspace.backend is not None:
+        return None
+    files, sandboxed = workspace.services.protected_files, not _is_open(args, analysis, workspace)
+    return await files.watch_command(ctx.judge, analysis, sandboxed=sandboxed)
+
+
 async def _confinement(
-    args: Mapping[str, Any], analysis: Analysis, ctx: ToolContext
+    args: Mapping[str, Any], analysis: Analysis, ctx: ToolContext, watch: ChangeWatch | None
 ) -> tuple[Confinement | None, str | None]:
     """The sandbox of a command, and a notice if the settings ask for one that does not work."""
     workspace = ctx.workspace
@@ -393,10 +420,11 @@ async def _confinement(
         return None, f"no sandbox works {where}: the command ran unconfined"
     hidden, read_only = await _guarded_files(analysis, ctx)
     folder = str(workspace.services.shells.folder)
+    mounts = watch.mounts if watch else ()
     confine = await sandbox.confinement(
         also_writable=(folder,),
         hidden=hidden,
-        read_only=read_only,
+        read_only=(*read_only, *mounts),
         writes_nothing=analysis.verdict == "read_only",
     )
     return confine, None
@@ -497,17 +525,25 @@ def _undo_is_on(workspace: Workspace) -> bool:
     return bool(workspace.setting("journal.enabled") and workspace.setting("bash.snapshot"))
 
 
-async def _add_changes(output: Output, snapshot: CommandSnapshot | None, ctx: ToolContext) -> Output:
-    if snapshot is None:
-        return output
+async def _add_changes(output: Output, run: ForegroundRun, ctx: ToolContext) -> Output:
+    """Say what undo does not cover and which protected files were put aside, and let the person take these in."""
     from wieldy.files.journal.entries import Uncovered
 
-    reason = "the command goes on in the background, and nobody watches what it changes there"
-    goes_on = output.data.get("backgroundTaskId") is not None
-    await snapshot.record_changes((Uncovered(ctx.workspace.root, reason, False),) if goes_on else ())
-    content = "\n".join((str(output.content), *(f"[{note}]" for note in snapshot.notes))).lstrip("\n")
-    uncovered = [{"path": each.path, "reason": each.reason, "changed": each.changed} for each in snapshot.uncovered]
-    data = {**output.data, "changedFiles": list(snapshot.changed_paths), "uncovered": uncovered}
+    watch, snapshot, notes, data = run.launch.watch, run.launch.snapshot, [], output.data
+    if watch is not None:
+        await watch.check()  # first: what is put aside is no change of the command
+    if snapshot is not None:
+        reason = "the command goes on in the background, and nobody watches what it changes there"
+        goes_on = data.get("backgroundTaskId") is not None
+        await snapshot.record_changes((Uncovered(ctx.workspace.root, reason, False),) if goes_on else ())
+        notes += snapshot.notes
+        uncovered = [{"path": each.path, "reason": each.reason, "changed": each.changed} for each in snapshot.uncovered]
+        data = {**data, "changedFiles": list(snapshot.changed_paths), "uncovered": uncovered}
+    if watch is not None:
+        put_aside = await (watch.report(ask=True) if run.shell.in_background else watch.finish(ask=True))
+        data = {**data, "notices": [*data.get("notices", ()), *put_aside]} if put_aside else data
+        notes += put_aside
+    content = "\n".join((str(output.content), *(f"[{note}]" for note in notes))).lstrip("\n")
     return Output(content, data, output.is_error)
 
 

@@ -49,6 +49,7 @@ async def bash_output(
     if output.omitted:
         location = f"; output is kept in {output.path}" if output.path else ""
         notes.insert(0, f"{output.omitted} earlier bytes not shown{location}")
+    notes += output.notes
     text = output.text.rstrip("\n") or ("(no new matching output)" if filter else "(no new output)")
     data: dict[str, Any] = {
         "shellId": shell_id,
@@ -58,6 +59,7 @@ async def bash_output(
         "output": output.text,
         "stdout": output.text,
         "bytes": output.total_bytes,
+        "notices": list(output.notes),
         "persistedOutputPath": output.path,
     }
     return Output("\n".join((text, *(f"[{note}]" for note in notes))), data)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from wieldy.core.errors import StaleFileError
+from wieldy.core.own_writes import note_own_write
 from wieldy.core.realpath import PathChanged, open_resolved_folder
 from wieldy.files.writing.disk import LOCAL_DISK, Disk, sync_folder, write_all
 from wieldy.files.writing.errors import RollbackError, explain_os_error
@@ -228,4 +229,5 @@ class _Commit:
         if write.after is None:
             return WrittenFile(write.path, write.real_path, None, notes)
         stat = os.stat(write.name, dir_fd=self._folders[write.folder], follow_symlinks=False)
+        note_own_write(write.real_path, stat)
         return WrittenFile(write.path, write.real_path, stat, notes)

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from wieldy.core.own_writes import note_own_write
+
 
 def update_locked(path: Path, change: Callable[[str | None], str]) -> None:
     """Replace a file atomically by what `change` makes of its text (None where there is none). Blocks on the lock.
@@ -68,6 +70,7 @@ def _replace(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o600)
         os.replace(temporary, path)
+        note_own_write(str(path), path.lstat())
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

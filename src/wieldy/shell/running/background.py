@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -40,12 +40,36 @@ class BackgroundOutput(Struct, frozen=True):
     total_bytes: int
     omitted: int
     path: str | None
+    notes: tuple[str, ...] = ()
+
+
+class ChangeWatch(Protocol):
+    """Looks after the protected files while a command runs and when it has ended; returns notes for the model.
+
+    A sandbox mounts the `mounts` read-only. `check` acts at once and leaves the telling to the next report; with `ask`, the
+    person may take back what it did. `drop`: the command will not run.
+    """
+
+    @property
+    def mounts(self) -> tuple[str, ...]: ...
+
+    def drop(self) -> None: ...
+
+    async def check(self) -> None: ...
+
+    async def report(self, *, ask: bool = False) -> list[str]: ...
+
+    async def finish(self, *, ask: bool = False) -> list[str]: ...
 
 
 class BackgroundShell:
-    """A shell in the background; `position` is how far its output has been read."""
+    """A shell in the background; `position` is how far its output has been read. `notes` are what its watch said last."""
 
-    def __init__(self, id: str, shell: Shell, command: str, *, position: int = 0) -> None:
+    def __init__(
+        self, id: str, shell: Shell, command: str, *, position: int = 0, watch: ChangeWatch | None = None
+    ) -> None:
+        self.watch = watch
+        self.notes: list[str] = []
         self.id = id
         self.shell = shell
         self.command = command
@@ -107,11 +131,13 @@ class BackgroundShells:
                 f"End one with KillShell first: {', '.join(running)}.",
             )
 
-    def adopt(self, shell: Shell, command: str, *, position: int = 0) -> BackgroundShell:
+    def adopt(
+        self, shell: Shell, command: str, *, position: int = 0, watch: ChangeWatch | None = None
+    ) -> BackgroundShell:
         """Move a running shell to the background; the first `position` bytes of its output have been shown."""
         self._count += 1
         shell.in_background = True
-        background = BackgroundShell(f"bash_{self._count}", shell, command, position=position)
+        background = BackgroundShell(f"bash_{self._count}", shell, command, position=position, watch=watch)
         self._shells[background.id] = background
         task = asyncio.get_running_loop().create_task(self._watch(background))
         self._watchers.add(task)
@@ -143,9 +169,12 @@ class BackgroundShells:
                 break
             await _wait_for_output(background, total, deadline)
         background.position = excerpt.end
+        notes, background.notes = background.notes, []
+        if background.watch is not None:
+            notes += await background.watch.report(ask=True)
         path = str(shell.capture.path) if shell.capture.path else None
         return BackgroundOutput(
-            text, background.status, background.exit_code, shell.seconds, total, excerpt.omitted, path
+            text, background.status, background.exit_code, shell.seconds, total, excerpt.omitted, path, tuple(notes)
         )
 
     async def kill(self, id: str) -> BackgroundShell:
@@ -177,6 +206,8 @@ class BackgroundShells:
         await asyncio.wait((shell.exit,))
         await asyncio.wait((shell.reader.eof,))
         await shell.close()
+        if background.watch is not None:
+            background.notes += await background.watch.finish()
         background.finished.set_result(None)
         code = shell.exit.result()
         how = "was ended" if background.killed else f"ended with exit code {code}"

@@ -22,8 +22,15 @@ from wieldy.core.truncate import truncate
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.launch import Confinement, find_bash
 from wieldy.shell.sandbox import bridge, kernel, landlock
-from wieldy.shell.sandbox.policy import CACHES_NAME, PRIVATE_TEMP_NAME, SandboxPolicy, policy_for, program_variables
-from wieldy.shell.sandbox.repositories import RepositoryWatch
+from wieldy.shell.sandbox.policy import (
+    CACHES_NAME,
+    PRIVATE_TEMP_NAME,
+    SandboxPolicy,
+    extra_writable,
+    git_paths,
+    policy_for,
+    program_variables,
+)
 
 if TYPE_CHECKING:
     from wieldy.shell.policy.analysis import Analysis
@@ -100,7 +107,6 @@ class Sandbox:
         self._wrapper: Wrapper | None = None
         self._holds: bool | None = None
         self._blocked: dict[str, str] = {}
-        self._repositories: dict[Confinement, RepositoryWatch] = {}
 
     @property
     def enabled(self) -> bool:
@@ -159,7 +165,7 @@ class Sandbox:
     ) -> Confinement:
         """A function that wraps a program and its environment by the workspace's current policy.
 
-        Pass the function to `quarantine_repositories` when the program has ended. With `writes_nothing`, that is not needed.
+        With `writes_nothing`, the project is read-only and there is no network.
         """
         wrapper = await self.wrapper()
         policy = await in_thread(
@@ -178,33 +184,19 @@ class Sandbox:
         def confine(argv: list[str | bytes], env: dict[str, str]) -> tuple[list[str | bytes], dict[str, str]]:
             return [*wrapper.prefix(policy, endpoint), *argv], variables | env | proxy_env
 
-        if not writes_nothing:
-            self._repositories[confine] = await in_thread(self._watch_repositories, policy, wrapper.mechanism)
         return confine
 
-    def _watch_repositories(self, policy: SandboxPolicy, mechanism: Mechanism) -> RepositoryWatch:
-        # The project's repository is a mount of its own: what is protected in it cannot even be replaced.
-        mounted = policy.writable if mechanism == "bubblewrap" else ()
-        held = frozenset(path for path in policy.protected if os.path.dirname(path) in mounted)
-        folders = tuple(path for path in (*policy.writable, policy.private_temp) if os.path.isdir(path))
-        return RepositoryWatch(folders, self._workspace.env, held)
-
-    def quarantine_repositories(self, confine: Confinement | None) -> list[str]:
-        """Quarantine the git repositories that were made while a program ran; notes on what was done to them.
-
-        It looks for those of programs that still run, too.
-        """
-        watches = list(self._repositories.values()) if confine in self._repositories else []
-        if confine is not None:
-            self._repositories.pop(confine, None)
-        return list(dict.fromkeys(note for watch in watches for note in watch.quarantine()))
+    def watched_folders(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The folders that commands in the sandbox may write, and those of them in which only repositories matter."""
+        workspace = self._workspace
+        repositories = (path for root in workspace.roots for path in git_paths(root, workspace.roots).writable)
+        folders = [*workspace.roots, *extra_writable(workspace), *repositories]
+        private = [os.path.realpath(path) for path in (workspace.session_dir / PRIVATE_TEMP_NAME,)]
+        existing = dict.fromkeys(os.path.realpath(folder) for folder in folders if os.path.isdir(folder))
+        return (*existing, *private), tuple(private)
 
     async def aclose(self) -> None:
-        """Look after programs that ran until the end of the session, and remove its build caches, which can be large."""
-        watches = list(self._repositories.values())
-        self._repositories.clear()
-        for watch in watches:
-            await in_thread(watch.quarantine)
+        """Remove the build caches of the session, which can be large."""
         caches = self._workspace.session_dir / PRIVATE_TEMP_NAME / CACHES_NAME
         await in_thread(shutil.rmtree, caches, ignore_errors=True)
 

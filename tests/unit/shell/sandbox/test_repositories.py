@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from wieldy.shell.sandbox.repositories import RepositoryWatch, find_git_files
+from wieldy.permissions.paths import ResolvedPath
+from wieldy.permissions.protected import ProtectedPaths
+from wieldy.workspace_services import open_workspace
 
 HOSTILE = "[core]\n\tfsmonitor = touch pwned\n"
 
@@ -30,13 +33,29 @@ def project(tmp_path: Path) -> Path:
     return project
 
 
-def renamed(project: Path, command: str) -> set[str]:
-    """Run what a sandboxed command could do, and return which files were renamed because of it."""
-    watch = RepositoryWatch([str(project)], dict(os.environ), held=[str(project / ".git" / "config")])
-    sh(command, project)
-    watch.quarantine()
-    assert watch.quarantine() == []
-    return {str(path.relative_to(project)) for path in project.rglob("*.untrusted*")}
+def put_aside(project: Path, command: str) -> set[str]:
+    """Run what a sandboxed command could do, and return which files were put aside because of it."""
+
+    async def run() -> list[str]:
+        workspace = open_workspace(project, session_dir=project.parent / "session")
+        protected = ProtectedPaths(workspace.roots)
+        try:
+            watch = await workspace.services.protected_files.watch(
+                lambda path: protected.find(ResolvedPath((path,), True)), folders=[str(project)], sandboxed=True
+            )
+            watch.held = (str(project / ".git" / "config"),)
+            sh(command, project)
+            await watch.check()
+            found = [str(Path(each.path).relative_to(project)) for each in watch.files]
+            assert not any(each.problem for each in watch.files)
+            assert all(os.path.lexists(each.copy) for each in watch.files if each.change != "removed")
+            await watch.check()
+            assert len(watch.files) == len(found)
+            return found
+        finally:
+            await workspace.aclose()
+
+    return set(asyncio.run(run()))
 
 
 @pytest.mark.parametrize(
@@ -53,51 +72,46 @@ def renamed(project: Path, command: str) -> set[str]:
     ],
 )
 def test_what_git_itself_makes_stays(project, command):
-    assert renamed(project, command) == set()
+    assert put_aside(project, command) == set()
 
 
 @pytest.mark.parametrize(
     ("command", "files"),
     [
-        (f"git init -q sub; printf '{HOSTILE}' >> sub/.git/config", {"sub/.git/config.untrusted"}),
-        ("git init -q sub; echo x > sub/.git/hooks/pre-commit", {"sub/.git/hooks.untrusted"}),
-        ("git init -q sub; git -C sub config include.path ../../evil", {"sub/.git/config.untrusted"}),
-        ("git init -q sub; git -C sub config core.hooksPath ..", {"sub/.git/config.untrusted"}),
-        ("git init -q sub; git -C sub config gc.recentObjectsHook x", {"sub/.git/config.untrusted"}),
-        ("git init -q sub; echo '[broken' > sub/.git/config", {"sub/.git/config.untrusted"}),
-        ("git init -q sub; rm sub/.git/config; mkfifo sub/.git/config", {"sub/.git/config.untrusted"}),
-        ("git init -q sub; cd sub/.git; rm config; ln -s nowhere config", {"sub/.git/config.untrusted"}),
-        (f"git init -q --bare x; printf '{HOSTILE}' >> x/config", {"x/config.untrusted"}),
-        ("echo ../known.git > .git/commondir", {".git/commondir.untrusted"}),
-        ("echo ../../known.git > inner/.git/commondir", {"inner/.git/commondir.untrusted"}),
+        (f"git init -q sub; printf '{HOSTILE}' >> sub/.git/config", {"sub/.git/config"}),
+        ("git init -q sub; echo x > sub/.git/hooks/pre-commit", {"sub/.git/hooks/pre-commit"}),
+        ("git init -q sub; git -C sub config include.path ../../evil", {"sub/.git/config"}),
+        ("git init -q sub; git -C sub config core.hooksPath ..", {"sub/.git/config"}),
+        ("git init -q sub; git -C sub config gc.recentObjectsHook x", {"sub/.git/config"}),
+        ("git init -q sub; echo '[broken' > sub/.git/config", {"sub/.git/config"}),
+        ("git init -q sub; rm sub/.git/config; mkfifo sub/.git/config", {"sub/.git/config"}),
+        ("git init -q sub; cd sub/.git; rm config; ln -s nowhere config", {"sub/.git/config"}),
+        (f"git init -q --bare x; printf '{HOSTILE}' >> x/config", {"x/config"}),
+        ("echo ../known.git > .git/commondir", {".git/commondir"}),
+        ("echo ../../known.git > inner/.git/commondir", {"inner/.git/commondir"}),
         # A repository that was there and that nobody used becomes one that is used.
         ("mkdir sub; echo gitdir: ../known.git > sub/.git; git -C known.git config core.pager x", {
-            "sub/.git.untrusted", "known.git/config.untrusted"}),
-        ("mkdir sub; ln -s ../known.git sub/.git; echo x > known.git/hooks/pre-commit", {"sub/.git.untrusted"}),
+            "sub/.git", "known.git/config"}),
+        ("mkdir sub; ln -s ../known.git sub/.git; echo x > known.git/hooks/pre-commit", {
+            "sub/.git", "known.git/hooks/pre-commit"}),
+        # One that was there, changed without a change of its name or inode.
+        ("echo 'x=1' >> known.git/config; printf '[core]\\npager=x\\n' >> known.git/config", {"known.git/config"}),
+        (f"printf '{HOSTILE}' >> inner/.git/config", {"inner/.git/config"}),
+        ("ln inner/.git/config alias; printf '[core]\\npager=x\\n' >> alias", {"inner/.git/config"}),
+        ("rm inner/.git/config", {"inner/.git/config"}),
         # Another one in the place of one that was there.
-        (f"mv inner/.git old; git init -q inner; printf '{HOSTILE}' >> inner/.git/config", {"inner/.git/config.untrusted"}),
+        (f"mv inner/.git old; git init -q inner; printf '{HOSTILE}' >> inner/.git/config", {"inner/.git/config"}),
         # A folder that looks like a repository hides none below it.
         (f"touch HEAD; mkdir objects refs; git init -q objects/sub; printf '{HOSTILE}' >> objects/sub/.git/config", {
-            "objects/sub/.git/config.untrusted"}),
+            "objects/sub/.git/config"}),
         (f"mkdir -p .git/modules; git init -q --bare .git/modules/m; printf '{HOSTILE}' >> .git/modules/m/config", {
-            ".git/modules/m/config.untrusted"}),
+            ".git/modules/m/config"}),
     ],
 )  # fmt: skip
-def test_what_would_run_programs_is_renamed(project, command, files):
-    assert renamed(project, command) == files
-
-
-def test_a_name_that_is_taken_is_not_overwritten(project):
-    command = f"git init -q sub; printf '{HOSTILE}' >> sub/.git/config; echo mine > sub/.git/config.untrusted"
-    assert renamed(project, command) == {"sub/.git/config.untrusted", "sub/.git/config.untrusted-2"}
-    assert (project / "sub/.git/config.untrusted").read_text() == "mine\n"
+def test_what_would_run_programs_is_put_aside(project, command, files):
+    assert put_aside(project, command) == files
 
 
 def test_a_repository_outside_that_a_git_file_names_is_left_alone(project):
     sh("git init -q ../main && cd ../main && git commit -q --allow-empty -m x && git config core.pager less", project)
-    assert renamed(project, "git -C ../main worktree add -q ../project/tree") == set()
-
-
-def test_outer_folders_come_first_where_there_are_many(project):
-    sh("for i in $(seq 30); do mkdir -p deep/a/b/c; touch deep/a/b/c/$i; done", project)
-    assert str(project / ".git" / "config") in find_git_files([str(project)], max_entries=20)
+    assert put_aside(project, "git -C ../main worktree add -q ../project/tree") == set()

@@ -1,0 +1,31 @@
+"""Remembers files that this process wrote last, to tell them from files that a command wrote meanwhile."""
+
+from __future__ import annotations
+
+import os
+
+MAX_REMEMBERED = 1_000
+
+_written: dict[str, tuple[int, ...]] = {}
+
+
+def note_own_write(path: str, status: os.stat_result) -> None:
+    """Remember a realpath as it is after our write."""
+    _written.pop(path, None)
+    _written[path] = _identity(status)
+    while len(_written) > MAX_REMEMBERED:
+        del _written[next(iter(_written))]
+
+
+def is_own_write(path: str) -> bool:
+    """Whether a file is as we wrote it."""
+    if path not in _written:
+        return False
+    try:
+        return _identity(os.lstat(path)) == _written[path]
+    except OSError:
+        return False
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
