@@ -16,6 +16,7 @@ from wieldy.permissions.embedded_code import ArgumentScanner, CommandLine
 from wieldy.permissions.escalation import escalating_option, tested_paths
 from wieldy.permissions.files import FileAccess, FilePolicy, NetworkPolicy
 from wieldy.permissions.findings import DecisionContext, Finding, rule_reason
+from wieldy.permissions.repository_links import outside_reads
 from wieldy.permissions.rules import Rule
 from wieldy.permissions.ruleset import RuleIndex
 from wieldy.permissions.runtime_names import argument_texts
@@ -57,6 +58,24 @@ class CommandPolicy:
         for part in analysis.parts:
             yield from self._judge_part(part, line, exact_rule, context)
         yield from self._judge_sweeps(command, analysis, exact_rule, context)
+        yield from self._judge_repositories(command, analysis, exact_rule, context)
+
+    def _judge_repositories(
+        self, command: str, analysis: Analysis, exact_rule: Rule | None, context: DecisionContext
+    ) -> Iterator[Finding]:
+        """Judge what git reads outside its own folders, because of links and names in them."""
+        if exact_rule is not None or (context.mode.accepts_all and not self._files.denies_anything):
+            return
+        try:
+            for folder in analysis.git_folders:
+                for path in outside_reads(folder, self._files.files):
+                    access = FileAccess(Reads(path), command, recursive=True)
+                    finding = self._files.judge(access, context)
+                    if finding.behavior != "allow":
+                        text = f"{finding.reason.text}, and git in {folder} may read it"
+                        yield replace(finding, reason=replace(finding.reason, text=text))
+        except symlinks.UncertainNames as error:
+            yield Finding(Reason("path", "ask", str(error), part=command))
 
     def _judge_sweeps(
         self, command: str, analysis: Analysis, exact_rule: Rule | None, context: DecisionContext

@@ -52,12 +52,16 @@ class Analysis(Struct, frozen=True):
         return self.verdict != "read_only" or any(part.program == "cd" for part in self.parts)
 
     @property
+    def git_folders(self) -> tuple[str, ...]:
+        """Where git commands look for repositories."""
+        git = [part for part in self.parts if part.program == "git"]
+        return tuple(dict.fromkeys(folder for part in git for folder in repository_folders(part.argv, part.cwds)))
+
+    @property
     def neutral_git_folders(self) -> tuple[str, ...]:
         """Where git commands look for repositories if all of them only read, so that the launcher must neutralize git."""
-        git = [part for part in self.parts if part.program == "git"]
-        if not all(part.program_read_only for part in git):
-            return ()
-        return tuple(dict.fromkeys(folder for part in git for folder in repository_folders(part.argv, part.cwds)))
+        only_read = all(part.program_read_only for part in self.parts if part.program == "git")
+        return self.git_folders if only_read else ()
 
     @property
     def enters_submodules(self) -> bool:
