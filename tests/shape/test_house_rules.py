@@ -70,3 +70,51 @@ def test_our_own_python_is_started_in_one_place():
                 items = node.args if isinstance(node, ast.Call) else node.elts
                 words = [ast.unparse(item) for item in items]
                 assert ["sys.executable", "'-m'"] not in [words[at : at + 2] for at in range(len(words))], path
+
+
+READERS_OF_OTHER_FILES = {
+    "core/": "the bounded reader itself, our own tool descriptions",
+    "agent/": "transcripts and scripts of our own state folder; instructions are bounded by `read_start`",
+    "adapters/harbor.py": "our own results",
+    "backends/": "our own log; files for a program that asked for them",
+    "batch/": "results, logs and files of a run, named by the person",
+    "cli/": "files that the person names on the command line",
+    "demo/": "our own sample",
+    "diagnostics/": "the file that a call edits, opened by `_read_content`",
+    "engine/results.py": "our own spilled results",
+    "files/editing/": "files that a call names",
+    "files/journal/": "our own records, /proc",
+    "files/reading/": "files that a call names",
+    "files/writing/": "files that a call names, our own locked files",
+    "console.py": "the standard streams",
+    "mcp/": "our own records",
+    "permissions/protected_watch.py": "our own copies",
+    "providers/script.py": "a recording that the person names",
+    "shell/running/": "/proc, our own files",
+    "shell/sandbox/policy.py": "/proc",
+    "shell/sandbox/launcher.py": "/proc, our own files",
+    "skills/discovery.py": "bounded, opened without symlinks and without waiting",
+    "subagents/isolation.py": "our own notes",
+    "terminal/": "files of the person; prompts of a project by the bounded reader",
+    "web/": "our own saved pages",
+    "working_copies/": "our own records and copies",
+    "search/process.py": "a pipe",
+    "settings/json_schema.py": "our own schema",
+    "settings/store.py": "opens git's list of excludes to append a line, after it was resolved",
+}
+
+
+def test_text_that_a_project_supplies_is_read_by_one_reader():
+    """A module that reads files otherwise says here why what it reads is no text that a project supplies."""
+    others = set()
+    for path in MODULES:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                owner = ast.unparse(getattr(node.func, "value", ast.Constant("")))
+                is_bounded = "files" in owner or "open_regular" in ast.unparse(node)
+                is_reader = name in ("read_text", "read_bytes") or (name == "open" and not owner.strip("'\""))
+                if is_reader and not is_bounded:
+                    others.add(str(path.relative_to(SOURCE)))
+    unknown = {path for path in others if not any(path.startswith(known) for known in READERS_OF_OTHER_FILES)}
+    assert not unknown, "use core/project_text.py, or say above why not"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem
+from wieldy.core.project_text import upward_folders
 from wieldy.core.state_dirs import config_home
 from wieldy.core.tool import Tool
 
@@ -105,8 +106,8 @@ def _instruction_files(
 
     The user's own are on this machine, those of the project where it is.
     """
-    repository_folders = _folders_up_to_repository(Path(root), files)
     home = env.get("HOME") or os.path.expanduser("~")
+    repository_folders = _folders_up_to_repository(root, home, files)
     config = config_home(env)
     folders = [
         (config, home if config.is_relative_to(home) else str(config), LOCAL_FILES),
@@ -121,14 +122,14 @@ def _instruction_files(
                 yield folder / name, place.realpath(within), place
 
 
-def _folders_up_to_repository(root: Path, files: FileSystem) -> list[Path]:
+def _folders_up_to_repository(root: str, home: str, files: FileSystem) -> list[Path]:
     """The root and the folders above it, up to that of the repository; the root alone outside of one."""
-    folders = [root]
-    while not files.exists(str(folders[-1] / ".git")):
-        if folders[-1].parent == folders[-1]:
-            return [root]
-        folders.append(folders[-1].parent)
-    return folders
+    folders: list[Path] = []
+    for folder in upward_folders(root, home, files.stat):
+        folders.append(Path(folder))
+        if files.exists(os.path.join(folder, ".git")):
+            return folders
+    return folders[:1]
 
 
 class InstructionReader:

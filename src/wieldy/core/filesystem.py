@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import Any, Protocol, TypeVar
 
 from wieldy.core.backend import Backend, FileInfo, FolderEntry
+from wieldy.core.project_text import MAX_BYTES, UnfitText, open_regular, read_project_text
 from wieldy.core.realpath import PathChanged, realpath
 from wieldy.core.threads import in_thread
 
@@ -54,8 +55,8 @@ class FileSystem:
         return os.readlink(path)
 
     def read_start(self, path: str, size: int) -> bytes:
-        """The first bytes of a file, at most `size`."""
-        with open(path, "rb") as file:
+        """The first bytes of a regular file, at most `size`."""
+        with open(open_regular(path), "rb") as file:
             return file.read(size)
 
     def is_folder(self, path: str) -> bool:
@@ -78,8 +79,9 @@ class FileSystem:
             return False
         return True
 
-    def read_text(self, path: str) -> str:
-        return self.read_start(path, -1).decode("utf-8", "surrogateescape")
+    def read_text(self, path: str, folders: Sequence[str] | None = None) -> str:
+        """A text that a project supplies, like `read_project_text`."""
+        return read_project_text(path, folders)
 
     def _is_kind(self, path: str, test: Callable[[int], bool]) -> bool:
         try:
@@ -136,6 +138,18 @@ class RemoteFileSystem(FileSystem):
             if entry.name == name and entry.kind == "link":
                 return entry.target
         raise OSError(errno.EINVAL, "it is no link", path)
+
+    def read_text(self, path: str, folders: Sequence[str] | None = None) -> str:
+        if self.is_on_host(path):
+            return super().read_text(path, folders)
+        real = self.realpath(path)
+        is_inside = folders is None or any(real.startswith(f"{self.realpath(each).rstrip('/')}/") for each in folders)
+        if not is_inside or not self.is_file(real):
+            raise UnfitText("not a regular file of the project", path)
+        data = self.read_start(real, MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise UnfitText("too large", path)
+        return data.decode("utf-8", "surrogateescape")
 
     def read_start(self, path: str, size: int) -> bytes:
         if self.is_on_host(path):

@@ -3,20 +3,24 @@ them, version control folders, and paths that permission rules hide."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem
+from wieldy.core.project_text import read_project_text
 from wieldy.search.patterns import BadGlob, PathTest, translate_glob
 
 # Where version control keeps its own files. Other hidden files are part of a project; these are not.
 VERSION_CONTROL = (".git", ".hg", ".jj", ".svn")
 # In order of precedence: what a kind of file says, at whatever depth, beats what a later kind says.
 _KINDS = (".rgignore", ".ignore", ".gitignore", ".git")
+_READ_BY_PROGRAMS = (".rgignore", ".ignore", ".gitignore", ".fdignore")
 _EXCLUDES_SETTING = re.compile(r"^\s*excludesfile\s*=\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
 
 # Tests an absolute path: true for one that must not be shown.
@@ -84,6 +88,55 @@ class IgnoreRules(Struct, frozen=True):
             own = _read_kind(folder, kind, self.files) if kind in names else None
             chains.append((own, *inherited) if own else inherited)
         return IgnoreRules(self.in_repository, self.user_excludes, tuple(chains), self.files)
+
+
+def find_unfit_ignore_files(
+    folders: Iterable[str], max_entries: int = 100_000, files: FileSystem = LOCAL_FILES
+) -> tuple[list[str], bool]:
+    """The ignore files in these folders and below that `rg` and `fd` would follow out of them or wait on, as realpaths.
+
+    False where there were too many entries to look at all.
+    """
+    unfit: list[str] = []
+    for top in folders:
+        pending = [top]
+        while pending:
+            folder = pending.pop()
+            try:
+                entries = files.list_folder(folder)
+            except OSError:
+                continue
+            max_entries -= len(entries)
+            if max_entries < 0:
+                return unfit, False
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+                elif entry.name in _READ_BY_PROGRAMS and is_unfit_ignore_file(entry.path, top, files):
+                    unfit.append(files.realpath(entry.path))
+    return unfit, True
+
+
+def endless_ignore_file(folder: str) -> str | None:
+    """An ignore file of a folder, or of one above it, that `rg` would wait on or read without end."""
+    while True:
+        for name in _READ_BY_PROGRAMS:
+            path = os.path.join(folder, name)
+            with contextlib.suppress(OSError):
+                if not stat.S_ISREG(os.stat(path).st_mode) and not stat.S_ISDIR(os.stat(path).st_mode):
+                    return path
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return None
+        folder = parent
+
+
+def is_unfit_ignore_file(path: str, folder: str, files: FileSystem = LOCAL_FILES) -> bool:
+    """Whether an ignore file leads out of a folder, or is nothing that can be read to its end."""
+    if not files.exists(path):
+        return False
+    real = files.realpath(path)
+    return not real.startswith(files.realpath(folder).rstrip("/") + "/") or not files.is_file(real)
 
 
 def inside_repository(folder: str, files: FileSystem = LOCAL_FILES) -> bool:
@@ -180,13 +233,17 @@ def _read_kind(folder: str, kind: str, files: FileSystem) -> IgnoreFile | None:
     path = os.path.join(folder, kind)
     if kind == ".git":
         path = os.path.join(_common_git_folder(path, files), "info", "exclude")
-    return _read(path, folder, files)
+        return _read(path, folder, files, [os.path.dirname(os.path.dirname(path))])
+    return _read(path, folder, files, [folder])
 
 
-def _read(path: str, base: str, files: FileSystem = LOCAL_FILES) -> IgnoreFile | None:
+def _read(
+    path: str, base: str, files: FileSystem = LOCAL_FILES, folders: Sequence[str] | None = None
+) -> IgnoreFile | None:
+    """The rules of an ignore file. One that leads out of its folder counts as empty, as a symlink does for git."""
     try:
         # As in text mode, whatever ends the lines.
-        text = files.read_text(path).replace("\r\n", "\n").replace("\r", "\n")
+        text = files.read_text(path, folders).replace("\r\n", "\n").replace("\r", "\n")
         return parse_ignore_file(text.removeprefix("\ufeff"), base)
     except OSError:
         return None
@@ -209,8 +266,7 @@ def _read_user_excludes(folder: str, env: Mapping[str, str]) -> IgnoreFile | Non
     config = env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
     for settings in (os.path.join(home, ".gitconfig"), os.path.join(config, "git", "config")):
         try:
-            with open(settings, encoding="utf-8", errors="surrogateescape") as file:
-                setting = _EXCLUDES_SETTING.search(file.read())
+            setting = _EXCLUDES_SETTING.search(read_project_text(settings))
         except OSError:
             continue
         if setting:

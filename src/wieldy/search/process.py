@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from wieldy.core.backend import Backend, BackendProcess, end_and_reap, spawn_on
 from wieldy.core.realpath import open_resolved_folder
-from wieldy.core.subprocesses import kill_process
+from wieldy.core.subprocesses import kill_process, limit_memory
 from wieldy.core.threads import in_thread, run_in_background
 
 CHUNK = 262_144
@@ -135,6 +135,7 @@ async def _start(argv: Sequence[str | bytes], cwd: str, env: Mapping[str, str]) 
         limit=CHUNK,
         start_new_session=True,
     )
+    limit_memory(process.pid)
     return _LocalChild(process)
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem, look
 from wieldy.core.realpath import PathChanged
 from wieldy.search.format import LEAD_CHARS, LINE_CHARS, cut_line
-from wieldy.search.ignore import VERSION_CONTROL, inside_repository
+from wieldy.search.ignore import VERSION_CONTROL, endless_ignore_file, inside_repository
 from wieldy.search.process import Consumer, ProcessResult, run_process
 
 if TYPE_CHECKING:
@@ -184,6 +184,11 @@ class Ripgrep(Struct, frozen=True):
     def _ignore_flags(self, folder: str) -> list[str]:
         if not self.respect_ignore_files:
             return ["--no-ignore", *exclude_flags(VERSION_CONTROL)]
+        if self.files is LOCAL_FILES and (endless := endless_ignore_file(folder)) is not None:
+            raise SearchFailure(
+                f"{endless} is no regular file, and ripgrep would read it without end. "
+                "Remove it, or set `respectGitignore` to false."
+            )
         # Inside a repository git's own rules hold: a .gitignore above its root does not apply to it.
         require_git = [] if inside_repository(self.files.realpath(folder), self.files) else ["--no-require-git"]
         return [*require_git, *exclude_flags(VERSION_CONTROL)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.errors import SettingsError
+from wieldy.core.project_text import MAX_BYTES, UnfitText, read_project_bytes, upward_folders
 from wieldy.core.state_dirs import config_home
 from wieldy.permissions.rules import Layer, Origin
 
@@ -26,7 +26,6 @@ CLAUDE_FOLDER = ".claude"
 PROJECT_MARKS = (FOLDER, CLAUDE_FOLDER, ".git")
 MCP_FILE = ".mcp.json"
 MANAGED_FILE = "managed-settings.json"
-MAX_BYTES = 4 << 20
 
 
 class SettingsProblem(Struct, frozen=True):
@@ -101,25 +100,16 @@ class SettingsSource(Struct, frozen=True):
 def find_project_root(start: str | os.PathLike[str], env: Mapping[str, str] = os.environ) -> str:
     """Find the folder whose settings apply: the nearest one upward with `.wieldy`, `.claude` or `.git`, else the start itself.
 
-    The home folder, and folders that everybody may write to, count only where they are the start.
+    The home folder, and folders of other users or that others may write to, count only where they are the start.
     """
     start = os.path.realpath(start)
     home = os.path.realpath(env.get("HOME") or os.path.expanduser("~"))
-    folder = start
-    while True:
-        if any(os.path.lexists(os.path.join(folder, mark)) for mark in PROJECT_MARKS):
-            return folder
-        parent = os.path.dirname(folder)
-        if parent in (folder, home) or _is_open_to_all(parent):
-            return start
-        folder = parent
-
-
-def _is_open_to_all(folder: str) -> bool:
-    try:
-        return bool(os.stat(folder).st_mode & stat.S_IWOTH)
-    except OSError:
-        return True
+    marked = (
+        folder
+        for folder in upward_folders(start, home)
+        if any(os.path.lexists(os.path.join(folder, mark)) for mark in PROJECT_MARKS)
+    )
+    return next(marked, start)
 
 
 def own_locations(root: str, env: Mapping[str, str], managed: Path | None = None) -> Iterator[SettingsLocation]:
@@ -158,17 +148,17 @@ def load_source(location: SettingsLocation) -> SettingsSource | None:
         error = SettingsProblem(text, str(location.file), line, column)
         return SettingsSource(location.layer, location.folder, {}, str(location.file), error=error)
 
+    is_of_project = location.layer in ("project", "local")
     try:
-        status = location.file.stat()
-        if not stat.S_ISREG(status.st_mode):
-            return broken("not a regular file")
-        if status.st_size > MAX_BYTES:
-            return broken(f"larger than {MAX_BYTES >> 20} MB")
-        document = parse_json(location.file.read_bytes().decode("utf-8"), relaxed=True)
+        limit = MAX_BYTES if is_of_project else 4 * MAX_BYTES
+        data = read_project_bytes(location.file, [location.folder] if is_of_project else None, limit)
+        document = parse_json(data.decode("utf-8"), relaxed=True)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UnicodeDecodeError as error:
         return broken(f"not UTF-8 text (byte {error.start})")
+    except UnfitText as error:
+        return broken(str(error.strerror))
     except OSError as error:
         return broken(f"cannot be read: {error.strerror or error}")
     except JsonSyntaxError as error:

@@ -11,6 +11,7 @@ from typing import Any
 
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import WieldyError
+from wieldy.core.project_text import read_project_text, resolve_inside
 from wieldy.core.state_dirs import config_home
 from wieldy.files.writing.locked_update import update_locked
 from wieldy.permissions.paths import is_below
@@ -111,22 +112,36 @@ def _exclude_from_git(file: Path) -> None:
         return
     pattern = f"/{file.relative_to(top).as_posix()}"
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        exclude = _git_folder(top) / "info" / "exclude"
-        lines = exclude.read_text("utf-8") if exclude.exists() else ""
+        folder = _git_folder(top)
+        if folder is None:
+            return
+        exclude = folder / "info" / "exclude"
+        lines = read_project_text(exclude, [str(folder)]) if os.path.lexists(exclude) else ""
         if pattern not in lines.splitlines():
             exclude.parent.mkdir(exist_ok=True)
-            with exclude.open("a", encoding="utf-8") as stream:
+            descriptor = os.open(
+                resolve_inside(str(exclude), [str(folder)]),
+                os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW,
+                0o666,
+            )
+            with open(descriptor, "a", encoding="utf-8") as stream:
                 stream.write(("" if not lines or lines.endswith("\n") else "\n") + pattern + "\n")
 
 
-def _git_folder(top: Path) -> Path:
-    """The folder of the repository that all its worktrees share."""
+def _git_folder(top: Path) -> Path | None:
+    """The folder of the repository that all its worktrees share; None where it does not name this work tree in turn."""
     git = top / ".git"
+    if git.is_symlink():
+        return None
     if git.is_dir():
         return git
-    own = top / git.read_text("utf-8").removeprefix("gitdir:").strip()
+    own = top / read_project_text(git).removeprefix("gitdir:").strip()
     common = own / "commondir"
-    return own / common.read_text("utf-8").strip() if common.exists() else own
+    shared = own / read_project_text(common).strip() if common.exists() else own
+    if is_below(os.path.realpath(shared), os.path.realpath(top)):
+        return shared
+    named = own / read_project_text(own / "gitdir").strip()
+    return shared if os.path.realpath(named) == os.path.realpath(git) else None
 
 
 def _update(file: Path, change: Callable[[str | None], str]) -> None:

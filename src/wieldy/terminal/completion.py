@@ -56,12 +56,17 @@ class FileIndex:
             return self._paths
 
     def _list(self) -> Sequence[str]:
+        from wieldy.core.subprocesses import run_limited
+        from wieldy.search.ignore import endless_ignore_file
         from wieldy.search.ripgrep import SearchFailure, find_ripgrep
 
         try:
             ripgrep = find_ripgrep(os.environ)
-            command = [ripgrep.path, "--files", "--hidden", "--glob", "!.git", "--null", "--no-messages", "--no-config"]
-            done = subprocess.run(command, cwd=self._root, capture_output=True, timeout=LIST_SECONDS, check=False)
+            quiet = ("--null", "--no-messages", "--no-config", "--no-ignore-messages")
+            command = [ripgrep.path, "--files", "--hidden", "--glob", "!.git", *quiet]
+            if endless_ignore_file(os.path.realpath(self._root)) is not None:
+                return ()
+            done = run_limited(command, self._root, LIST_SECONDS)
         except (SearchFailure, OSError, subprocess.TimeoutExpired):
             return ()
         names = done.stdout.decode("utf-8", "surrogateescape").split("\0")[:MAX_PATHS]

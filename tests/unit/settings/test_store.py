@@ -134,3 +134,36 @@ def test_a_setting_that_is_not_set_or_of_another_type_has_its_default(tmp_path: 
     assert workspace.setting("bash.snapshot") is True
     assert workspace.setting("edit.tolerance") == ["spaces"]
     assert workspace.setting("bash.maxBackground") == 32
+
+
+@pytest.mark.parametrize("forged", ["exclude", "info", ".git", "gitdir"])
+def test_gits_list_of_excludes_that_lies_elsewhere_gets_no_line(project, forged) -> None:
+    git, outside = project.root / ".git", project.root.parent / "outside"
+    (outside / "info").mkdir(parents=True)
+    target = outside / "info" / "exclude"
+    target.write_text("theirs\n")
+    match forged:
+        case "exclude":
+            (git / "info").mkdir(parents=True)
+            (git / "info" / "exclude").symlink_to(target)
+        case "info":
+            git.mkdir()
+            (git / "info").symlink_to(outside / "info")
+        case ".git":
+            git.symlink_to(outside)
+        case "gitdir":
+            git.write_text(f"gitdir: {outside}\n")
+            (outside / "gitdir").write_text("/elsewhere/.git\n")
+    set_value(local_file(project.root), "model", "x")
+    assert target.read_text() == "theirs\n"
+
+
+def test_gits_list_of_excludes_of_a_linked_work_tree_gets_the_line(project) -> None:
+    repository = project.root.parent / "main" / ".git"
+    own = repository / "worktrees" / "project"
+    own.mkdir(parents=True)
+    (own / "commondir").write_text("../..\n")
+    (own / "gitdir").write_text(f"{project.root}/.git\n")
+    (project.root / ".git").write_text(f"gitdir: {own}\n")
+    set_value(local_file(project.root), "model", "x")
+    assert (repository / "info" / "exclude").read_text() == "/.wieldy/settings.local.json\n"

@@ -20,6 +20,7 @@ from msgspec.structs import asdict
 from wieldy.console import write_to_parent
 from wieldy.core.errors import ToolFailure
 from wieldy.core.own_python import own_python
+from wieldy.core.subprocesses import run_limited
 from wieldy.core.truncate import truncate
 from wieldy.files.detection import binary_kind, detect_encoding
 from wieldy.files.editing.document import Document, Span, SplitsCharacter
@@ -38,6 +39,7 @@ _PROGRAM = "from wieldy.files.editing.search_replace import main; sys.exit(main(
 MAX_WIDTH = 300
 MAX_HITS = 200
 PROGRESS_SECONDS = 0.5
+PREFILTER_SECONDS = 10.0
 CHANGE_BY_EDIT = "Leave this file out with `exclude` and change it with Edit, which takes an `encoding`."
 
 
@@ -203,8 +205,8 @@ def _files_with_literal(root: str, request: FileSearchRequest) -> list[str] | No
     )
     try:
         command = Ripgrep.installed().search_command(root, re.escape(literal).replace("\\ ", " "), flags, "./")
-        done = subprocess.run(command, cwd=root, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    except (OSError, SearchFailure):
+        done = run_limited(command, root, PREFILTER_SECONDS)
+    except (OSError, SearchFailure, subprocess.TimeoutExpired):
         return None
     if done.returncode not in (0, 1) and not done.stdout:
         return None  # 2 is also the exit code where some folder could not be read

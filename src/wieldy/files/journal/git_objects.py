@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha1
 from struct import Struct as BinaryStruct
 
+from wieldy.core.project_text import open_regular, read_project_text
 from wieldy.files.journal.tree_manifest import CLOCK_TICK_NS, FileStamp
 from wieldy.search.ignore import IgnoreFile, parse_ignore_file
 
@@ -71,7 +72,7 @@ def load_index(root: str, env: Mapping[str, str], attribute_files: Iterable[str]
         common = _common_folder(git_folder)
         if not _is_plain(root, env):
             return None
-        with open(f"{git_folder}/index", "rb") as file:
+        with open(open_regular(f"{git_folder}/index"), "rb") as file:
             status = os.fstat(file.fileno())
             if status.st_size > MAX_INDEX_BYTES:
                 return None
@@ -148,16 +149,14 @@ def _git_folder(root: str) -> str:
     if os.path.isdir(dot_git):
         return dot_git
     try:
-        with open(dot_git, encoding="utf-8", errors="surrogateescape") as file:
-            return os.path.join(root, file.read().removeprefix("gitdir:").strip())
+        return os.path.join(root, read_project_text(dot_git).removeprefix("gitdir:").strip())
     except OSError:
         return dot_git
 
 
 def _common_folder(git_folder: str) -> str:
     try:
-        with open(f"{git_folder}/commondir", encoding="utf-8", errors="surrogateescape") as file:
-            return os.path.join(git_folder, file.read().strip())
+        return os.path.join(git_folder, read_project_text(f"{git_folder}/commondir").strip())
     except OSError:
         return git_folder
 
@@ -209,7 +208,8 @@ def _converted_patterns(path: str) -> list[str]:
 
 def _read_text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read()
-    except OSError:
+        return read_project_text(path)
+    except FileNotFoundError:
         return ""
+    except OSError:
+        return "[attr]"  # it may say anything

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wieldy.core.project_text import read_project_text
 from wieldy.core.state_dirs import make_private_folder
 
 if TYPE_CHECKING:
@@ -204,13 +205,13 @@ def _linked_folders(dot_git: Path, roots: tuple[str, ...]) -> tuple[Path, Path] 
     It must be within the roots, or be the folder of a linked work tree that names this work tree in turn.
     """
     try:
-        text = dot_git.read_text(errors="replace").strip()
+        text = read_project_text(dot_git).strip()
         own = Path(os.path.realpath(dot_git.parent / text.removeprefix("gitdir:").strip()))
         if not text.startswith("gitdir:"):
             return None
         if any(own.is_relative_to(root) for root in roots):
             return own, own
-        named = os.path.realpath(own / (own / "gitdir").read_text(errors="replace").strip())
+        named = os.path.realpath(own / read_project_text(own / "gitdir").strip())
     except (OSError, ValueError):
         return None
     if own.parent.name != "worktrees" or named != os.path.realpath(dot_git):

@@ -10,7 +10,8 @@ import os
 import re
 import subprocess
 from collections.abc import Collection, Mapping
-from pathlib import Path
+
+from wieldy.core.project_text import read_project_bytes, read_project_text
 
 MAX_CONFIG_BYTES = 1 << 20
 GIT_SECONDS = 5.0
@@ -68,7 +69,7 @@ class GitJudge:
         if os.path.islink(dot_git):
             repository = os.path.realpath(dot_git)
         else:
-            named = Path(dot_git).read_text(errors="surrogateescape").removeprefix("gitdir:").strip()
+            named = read_project_text(dot_git).removeprefix("gitdir:").strip()
             repository = os.path.realpath(os.path.join(os.path.dirname(dot_git), named))
         return all(self._is_harmless_repository(folder) for folder in {repository, _shared_folder(repository)})
 
@@ -84,7 +85,7 @@ class GitJudge:
         if os.path.islink(config) or not os.path.isfile(config) or os.path.getsize(config) > MAX_CONFIG_BYTES:
             return not os.path.lexists(config)
         old = [] if before is None else self._settings(before)
-        new = self._settings(Path(config).read_bytes())
+        new = self._settings(read_project_bytes(config, max_bytes=MAX_CONFIG_BYTES))
         if new is None or old is None:
             return False
         is_emptied = {_key(each) for each in old if each.startswith("core.")} - {_key(each) for each in new}
@@ -121,7 +122,7 @@ def _risky(settings: list[str]) -> list[str]:
 def _shared_folder(repository: str) -> str:
     """The folder that a linked work tree shares settings and hooks with; for any other repository, itself."""
     try:
-        named = Path(repository, "commondir").read_text(errors="surrogateescape").strip()
+        named = read_project_text(os.path.join(repository, "commondir")).strip()
     except (FileNotFoundError, NotADirectoryError):
         return repository
     return os.path.realpath(os.path.join(repository, named))

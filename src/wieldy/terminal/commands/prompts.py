@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
+from wieldy.core.project_text import read_project_bytes
 from wieldy.core.state_dirs import config_home, user_home
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate_line
@@ -74,9 +75,7 @@ def _read(path: Path, name: str) -> CommandFile | None:
     from wieldy.skills.frontmatter import FrontMatterError, parse_markdown
 
     try:
-        if path.stat().st_size > MAX_BYTES:
-            return None
-        text = path.read_text(encoding="utf-8")
+        text = read_project_bytes(path, max_bytes=MAX_BYTES).decode("utf-8")
     except (OSError, ValueError):
         return None
     try:
