@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
+from wieldy.core.secret_files import SECRET_FOLDERS, SECRET_NAMES
 from wieldy.permissions.paths import ResolvedPath, is_below, path_key
 
 
@@ -35,11 +36,7 @@ FOLDERS = {
     ".git": _GIT,
     ".wieldy": _AGENT,
     ".claude": _AGENT,
-    ".ssh": _KEYS,
-    ".gnupg": _KEYS,
-    ".aws": _KEYS,
-    ".azure": _KEYS,
-    ".kube": _KEYS,
+    **dict.fromkeys(SECRET_FOLDERS, _KEYS),
     ".husky": Protection("git runs it as a hook"),
     ".vscode": _EDITOR,
     ".idea": _EDITOR,
@@ -61,7 +58,7 @@ FILES = {
     ".gitconfig": Protection("git runs commands that it names"),
     ".mcp.json": _AGENT,
     ".claude.json": _AGENT,
-    **dict.fromkeys((".npmrc", ".pypirc", ".netrc", "_netrc", ".git-credentials", ".pgpass", ".boto", ".s3cfg"), _KEYS),
+    **dict.fromkeys(SECRET_NAMES, _KEYS),
     **dict.fromkeys((".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile"), _START),
     **dict.fromkeys((".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc"), _START),
     **dict.fromkeys((".login", ".inputrc", ".xprofile", ".xinitrc", ".xsession"), _START),

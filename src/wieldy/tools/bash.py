@@ -454,7 +454,13 @@ def _sandbox_notes(launch: Launch, result: CommandResult, workspace: Workspace, 
         return [hidden_processes_note(may_leave=may_leave)]
     if is_answer or (analysis.verdict == "read_only" and result.code == 0):
         return []  # it showed what a file says
-    what = find_blocked(result.text, code=result.code, program=programs[-1] if programs else None)
+    what = find_blocked(
+        result.text,
+        code=result.code,
+        program=programs[-1] if programs else None,
+        home=workspace.home,
+        roots=workspace.roots,
+    )
     if what is None:
         return []
     sandbox.note_blocked(command, what)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,27 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wieldy.core.project_text import read_project_text
-from wieldy.core.state_dirs import make_private_folder
+from wieldy.core.secret_files import HOME_SECRETS, SHOWN_IN_HOME, SYSTEM_SECRETS, TOOL_VARIABLES
+from wieldy.core.state_dirs import make_private_folder, open_private, shared_folders
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
 
 
-SECRET_PATHS = (
-    "~/.ssh",
-    "~/.gnupg",
-    "~/.aws",
-    "~/.azure",
-    "~/.config/gcloud",
-    "~/.config/gh",
-    "~/.kube",
-    "~/.docker/config.json",
-    "~/.netrc",
-    "~/.npmrc",
-    "~/.pypirc",
-    "~/.git-credentials",
-    "/etc/shadow",
-)
+SECRET_PATHS = (*(f"~/{path}" for path in HOME_SECRETS), *SYSTEM_SECRETS)
+SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/etc", "/opt", "/var", "/run", "/dev", "/proc", "/sys", "/nix")
 TEMPORARY = ("/tmp", "/var/tmp")
 PRIVATE_TEMP_NAME = "sandbox-tmp"
 CACHES_NAME = ".build-caches"
@@ -68,6 +57,7 @@ class SandboxPolicy:
 
     Where the mechanism can, the folder `private_temp` takes the place of all of `temporary` except `readable`, and the
     Unix sockets in `sockets` are masked. Without `network`, `proxy_port` is the only loopback port that may be connected to.
+    Of the folder `home`, only what is `writable`, `readable` or `shown` is there. `git_config` takes the place of the user's.
     """
 
     writable: tuple[str, ...]
@@ -79,6 +69,9 @@ class SandboxPolicy:
     sockets: tuple[str, ...] = ()
     network: bool = False
     proxy_port: int | None = None
+    home: str = ""
+    shown: tuple[str, ...] = ()
+    git_config: str = ""
 
     def as_json(self) -> str:
         """Encode it as an argument for another process."""
@@ -111,6 +104,14 @@ def policy_for(
     git = [git_paths(root, workspace.roots) for root in workspace.roots]
     commits = (path for place in git for path in place.writable)
     writable = _existing((*workspace.roots, *allow_write, *also_writable, *commits))
+    real_home = os.path.realpath(home)
+    # A project that holds the home folder, or a grant of it, shows it; the secrets stay hidden. Programs of the system do not
+    # lie in anybody's home.
+    is_shown = any(_is_in(real_home, path) for path in (*writable, *map(os.path.realpath, allow_read)))
+    is_hidden = (
+        os.path.isdir(real_home) and not is_shown and not any(_is_in(path, real_home) for path in SYSTEM_FOLDERS)
+    )
+    git_config = _without_credentials(os.path.join(home, ".gitconfig"), workspace.session_dir) if is_hidden else ""
     return SandboxPolicy(
         writable=writable,
         protected=_existing(
@@ -122,7 +123,52 @@ def policy_for(
         readable=_existing((str(workspace.session_dir), *OWN_PROGRAM, *allow_read)),
         sockets=tuple(path for path in bound_sockets() if path not in allow_read),
         network=workspace.setting("sandbox.network"),
+        home=real_home if is_hidden else "",
+        shown=_shown_in_home(workspace, home, real_home, has_git_config=not git_config) if is_hidden else (),
+        git_config=git_config,
     )
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return f"{path}/".startswith(f"{folder.rstrip('/')}/")
+
+
+def _shown_in_home(workspace: Workspace, home: str, real_home: str, *, has_git_config: bool) -> tuple[str, ...]:
+    """What tools need of a home folder: what is in the list, what PATH and variables name, and our own shared folders."""
+    variables = {**workspace.env, **workspace.setting("env")}
+    named = [path for name in TOOL_VARIABLES for path in str(variables.get(name, "")).split(os.pathsep)]
+    for folder in workspace.search_path:
+        parent = os.path.dirname(folder)
+        named += [folder, *([parent] if os.path.basename(folder) in ("bin", "shims", ".bin") else [])]
+    named += [main_repository(root) or "" for root in workspace.roots]
+    listed = [os.path.join(home, name) for name in (*SHOWN_IN_HOME, *([".gitconfig"] if has_git_config else []))]
+    paths = [path for path in (*listed, *map(str, shared_folders(workspace.env)), *named) if os.path.isabs(path)]
+    existing = _existing(tuple(os.path.normpath(path) for path in paths))
+    return tuple(path for path in existing if path.startswith(f"{real_home}/"))
+
+
+_CREDENTIAL = re.compile(r"extraheader|password|passwd|token|secret|oauth|://[^/\s\"]*:[^/@\s\"]+@", re.IGNORECASE)
+
+
+def _without_credentials(git_config: str, folder: Path) -> str:
+    """The path of a copy of git's settings without credentials; empty where there are none in them."""
+    try:
+        lines = Path(git_config).read_text(errors="surrogateescape").splitlines(keepends=True)
+    except OSError:
+        return ""
+    if not any(map(_CREDENTIAL.search, lines)):
+        return ""
+    kept: list[str] = []
+    in_secret_section = False
+    for line in lines:
+        if line.lstrip().startswith("["):
+            in_secret_section = _CREDENTIAL.search(line) is not None
+        if not in_secret_section and not _CREDENTIAL.search(line):
+            kept.append(line)
+    copy = folder / "gitconfig"
+    with open(copy, "w", errors="surrogateescape", opener=open_private) as file:
+        file.writelines(kept)
+    return os.path.realpath(copy)
 
 
 def secret_paths(workspace: Workspace) -> tuple[str, ...]:

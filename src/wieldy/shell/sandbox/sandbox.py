@@ -177,9 +177,9 @@ class Sandbox:
         endpoint, proxy_env = await self._open_proxy(policy)
         if writes_nothing:
             endpoint = None
-        variables = (
-            program_variables(policy, has_proxy=endpoint is not None) if wrapper.mechanism == "bubblewrap" else {}
-        )
+        variables = {"GIT_CONFIG_GLOBAL": policy.git_config} if policy.git_config else {}
+        if wrapper.mechanism == "bubblewrap":
+            variables = program_variables(policy, has_proxy=endpoint is not None)
 
         def confine(argv: list[str | bytes], env: dict[str, str]) -> tuple[list[str | bytes], dict[str, str]]:
             return [*wrapper.prefix(policy, endpoint), *argv], variables | env | proxy_env
@@ -288,21 +288,31 @@ def bubblewrap_arguments(bwrap: str, policy: SandboxPolicy, *, own_processes: bo
     arguments += ["--unshare-ipc", "--cap-drop", "ALL", "--die-with-parent"]
     arguments += [] if policy.network else ["--unshare-net"]
     mounts = {path: ["--bind", policy.private_temp, path] for path in policy.temporary}
-    mounts |= {path: ["--ro-bind", path, path] for path in policy.readable if _covering(path, policy.temporary)}
+    # A home folder inside a temporary one is not there anyway.
+    home = "" if not policy.home or _covering(policy.home, policy.temporary) else policy.home
+    replaced = (*policy.temporary, *([home] if home else []))
+    if home:
+        mounts[home] = ["--tmpfs", home]
+        mounts |= {path: ["--ro-bind", path, path] for path in policy.shown}
+        if policy.git_config:
+            path = f"{home}/.gitconfig"
+            mounts[path] = ["--ro-bind", policy.git_config, path]
+    mounts |= {path: ["--ro-bind", path, path] for path in policy.readable if _covering(path, replaced)}
     mounts |= {path: ["--bind", path, path] for path in policy.writable}
     # A later mount covers an earlier one, so inner folders come after outer ones.
     for path in sorted(mounts):
         arguments += mounts[path]
-    for path in sorted(policy.protected):
+    for path in sorted(each for each in policy.protected if not home or _covering(each, mounts) != home):
         arguments += ["--ro-bind", path, path]
     hidden = set(policy.unreadable)
     # A socket may be gone since the policy was made; bwrap cannot cover what is not there.
     sockets = filter(os.path.exists, policy.sockets)
     hidden |= {path for path in sockets if not _covering(path, policy.unreadable)}
     for path in sorted(hidden):
-        # What the private temp folder replaces is not there.
-        if _covering(path, mounts) not in policy.temporary:
+        # What the private temp folder and an empty home folder replace is not there.
+        if _covering(path, mounts) not in replaced:
             arguments += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
+    arguments += ["--remount-ro", home] if home else []
     return [*arguments, "--"]
 
 
@@ -321,14 +331,20 @@ def choose_wrapper(path: str | None, mechanism: str = "auto") -> Wrapper:
     return next((each for each in candidates if _works(each, path)), NO_SANDBOX)
 
 
-def find_blocked(output: str, *, code: int | None = None, program: str | None = None) -> str | None:
+def find_blocked(
+    output: str, *, code: int | None = None, program: str | None = None, home: str = "", roots: Sequence[str] = ()
+) -> str | None:
     """What the sandbox seems to have kept a command from, with the line of its output that says so.
 
-    `code` is the exit code of the command line, `program` the program that ran last in it.
+    `code` is the exit code of the command line, `program` the program that ran last in it. Of `home`, it shows little beside
+    the `roots`.
     """
     lines = [line for line in reversed(output.splitlines()) if code != 0 or _SURELY_BLOCKED.search(line)]
     for what, pattern in (("the network", _BLOCKED_NETWORK), ("a file", _BLOCKED_FILE)):
-        line = next((line for line in lines if pattern.search(line)), None)
+        misses_home = what == "a file" and bool(home)
+        line = next(
+            (line for line in lines if pattern.search(line) or (misses_home and _misses_home(line, home, roots))), None
+        )
         if line is not None:
             return f"{what}: “{truncate(line.strip(), MAX_QUOTED)}”"
     if code is not None and code in _NETWORK_EXIT_CODES.get(program or "", ()):
@@ -336,11 +352,16 @@ def find_blocked(output: str, *, code: int | None = None, program: str | None = 
     return None
 
 
+def _misses_home(line: str, home: str, roots: Sequence[str]) -> bool:
+    is_missing = "No such file or directory" in line or "ENOENT" in line
+    return is_missing and f"{home}/" in line and not any(root in line for root in roots)
+
+
 def blocked_note(what: str, *, may_leave: bool) -> str:
     """A note for the model about a command that the sandbox was in the way of."""
     return (
-        f"sandbox: the command could write only in the project and temp and had no network, which may have kept it from "
-        f"{what}. {_way_on(may_leave)}"
+        f"sandbox: the command could write only in the project and temp, saw little of the home folder and had no network, "
+        f"which may have kept it from {what}. {_way_on(may_leave)}"
     )
 
 
