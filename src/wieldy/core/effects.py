@@ -82,19 +82,42 @@ class UsesServer(Struct, frozen=True):
     rule_name: str
 
 
+class InTurn(Struct, frozen=True):
+    """Runs after all earlier calls that name the same, such as a file whose second reading is told from its first."""
+
+    opaque: ClassVar[bool] = False
+
+    name: str
+
+
+class Delegates(Struct, frozen=True):
+    """Hands work to a subagent: its calls are judged one by one, and ordered among those of other subagents.
+
+    `contained`: they change nothing in the project.
+    """
+
+    contained: bool = False
+
+    @property
+    def opaque(self) -> bool:
+        return not self.contained
+
+
 class Opaque(Struct, frozen=True):
     """Unknown effects: the call runs alone, and a person is asked."""
 
     opaque: ClassVar[bool] = True
 
 
-Effect: TypeAlias = Reads | Writes | Runs | Fetches | UsesServer | State | Opaque
+Effect: TypeAlias = Reads | Writes | Runs | Fetches | UsesServer | State | InTurn | Delegates | Opaque
 Effects: TypeAlias = tuple[Effect, ...]
 
 NO_EFFECTS: Effects = ()
 UNKNOWN_EFFECTS: Effects = (Opaque(),)
 USES_FOLDER = State("folder")
 CHANGES_FOLDER = State("folder", changes=True)
+USES_FILES = State("files")
+"""Reads files of the project that are not known in advance."""
 USES_SHELLS = State("background shells")
 CHANGES_SHELLS = State("background shells", changes=True)
 
@@ -106,9 +129,21 @@ def is_lasting(effect: Effect) -> bool:
 
 def clash(one: Effects, other: Effects) -> bool:
     """Whether two calls must not overlap: one is opaque, or one changes what the other touches."""
-    if any(effect.opaque for effect in (*one, *other)):
+    if any(effect.opaque for effect in (*one, *other)) and not (delegates(one) and delegates(other)):
         return True
     return any(_collide(a, b) for a in one for b in other)
+
+
+def only_orders(effect: Effect) -> bool:
+    """Whether an effect only decides about the order of calls: there is nothing to permit."""
+    return isinstance(effect, State | InTurn) or (isinstance(effect, Delegates) and effect.contained)
+
+
+def delegates(effects: Effects) -> bool:
+    """Whether a call hands work to a subagent and does nothing else that is not known."""
+    return any(isinstance(effect, Delegates) for effect in effects) and all(
+        isinstance(effect, Delegates) or not effect.opaque for effect in effects
+    )
 
 
 def changes_anything(effect: Effect) -> bool:
@@ -119,6 +154,8 @@ def changes_anything(effect: Effect) -> bool:
 def _collide(a: Effect, b: Effect) -> bool:
     if isinstance(a, State) and isinstance(b, State):
         return a.name == b.name and (a.changes or b.changes)
+    if isinstance(a, State) or isinstance(b, State):
+        return (a == USES_FILES and isinstance(b, Writes)) or (b == USES_FILES and isinstance(a, Writes))
     if not isinstance(a, Reads | Writes) or not isinstance(b, Reads | Writes):
         return False
     if isinstance(a, Reads) and isinstance(b, Reads):

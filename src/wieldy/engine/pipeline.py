@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from wieldy.core.abort import Abort
 from wieldy.core.call import BoundCall, ClearedCall, PlannedCall, ToolCall
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Advice, Adviser, Answer, Decision, Judge, Opinion, Question, Reason
-from wieldy.core.effects import USES_FOLDER, Effects, Reads, Writes, clash, is_lasting
+from wieldy.core.effects import USES_FOLDER, Effect, Effects, InTurn, Reads, Writes, clash, is_lasting
 from wieldy.core.errors import Deferred, FolderGone, Refusal, SessionError, ToolFailure
 from wieldy.core.events import (
     PermissionAsked,
@@ -279,11 +279,19 @@ def normalize(bound: BoundCall, workspace: Workspace) -> PlannedCall:
     resolved = _resolve_paths(effects, workspace.files) if workspace.backend is None else {}
     touches = effects
     if any(path != real for path, real in resolved.items()):
-        paths = (effect for effect in effects if isinstance(effect, Reads | Writes))
-        touches = (*touches, *(replace(effect, path=resolved[effect.path]) for effect in paths))
+        touches = (*touches, *_by_realpath(effects, resolved))
     if tool.uses_folder or input is not bound.input:
         touches = (*touches, USES_FOLDER)
     return PlannedCall(bound.call, tool, input, args, effects, bound.notes, resolved, workspace.cwd, touches)
+
+
+def _by_realpath(effects: Effects, resolved: Mapping[str, str]) -> Iterator[Effect]:
+    """The effects on files as if they were declared with realpaths: two names of a file are one file."""
+    for effect in effects:
+        if isinstance(effect, Reads | Writes):
+            yield replace(effect, path=resolved[effect.path])
+        elif isinstance(effect, InTurn):
+            yield replace(effect, name=resolved.get(effect.name, effect.name))
 
 
 async def resolve_remote(plan: PlannedCall, workspace: Workspace) -> PlannedCall:

@@ -2,7 +2,8 @@
 
 Tickets are numbered in order of arrival. Calls that do not clash run side by side, up to a limit. A call made from inside
 another (a nested call) waits only for earlier calls of the same caller, and not for the limit: waiting for anything further
-out, which may be waiting for its caller, would deadlock.
+out, which may be waiting for its caller, would deadlock. The calls of subagents that work side by side also wait for each
+other, as the last step before they run, where nothing waits for them that they could wait for.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextvars import ContextVar, Token
 from typing import Self
 
 from wieldy.core.abort import Abort
-from wieldy.core.effects import Effects, changes_anything, clash
+from wieldy.core.effects import Effects, InTurn, changes_anything, clash, delegates
 from wieldy.engine.supervise import Supervisor
 
 _current_ticket: ContextVar[Ticket | None] = ContextVar("wieldy_ticket", default=None)
@@ -24,8 +25,20 @@ class Ticket:
     """One call's place in the queue; leaving the `with` block gives it up."""
 
     __slots__ = (
-        "_queue", "admitted", "admitted_future", "alone", "blockers", "caller", "context_token",
-        "effects", "followers", "has_slot", "order", "writes",
+        "_queue",
+        "admitted",
+        "admitted_future",
+        "alone",
+        "blockers",
+        "caller",
+        "context_token",
+        "delegates",
+        "effects",
+        "followers",
+        "has_slot",
+        "in_turn",
+        "order",
+        "writes",
     )  # fmt: skip
 
     def __init__(self, queue: Queue, number: int, caller: Ticket | None) -> None:
@@ -35,6 +48,8 @@ class Ticket:
         self.effects: Effects = ()
         self.alone = False
         self.writes = False
+        self.delegates = False
+        self.in_turn: tuple[str, ...] = ()
         self.admitted = False
         self.blockers = 0
         self.followers: list[Ticket] = []
@@ -56,11 +71,13 @@ class Ticket:
         """State what the call touches; `safe` overrides whether it may run beside others."""
         self.effects = effects
         self.alone = any(effect.opaque for effect in effects) if safe is None else not safe
+        self.in_turn = tuple([effect.name for effect in effects if isinstance(effect, InTurn)])
+        self.delegates = safe is None and delegates(effects)
         self.writes = safe is not True and any(map(changes_anything, effects))
 
     def clashes(self, other: Ticket) -> bool:
         if self.alone or other.alone:
-            return True
+            return not (self.delegates and other.delegates)
         return (self.writes or other.writes) and clash(self.effects, other.effects)
 
 
@@ -74,6 +91,8 @@ class Queue:
         self._last_number = 0
         self._claimed: dict[Ticket, None] = {}
         self._exclusive_count = 0
+        self._agent_calls: dict[Ticket, None] = {}
+        self._last_in_turn: dict[tuple[Ticket | None, str], Ticket] = {}
         self._running = 0
         self._waiting_for_slot: deque[asyncio.Future[None]] = deque()
 
@@ -93,6 +112,8 @@ class Queue:
         if ticket.exclusive or self._exclusive_count:
             for other in self._clashing(ticket):
                 _block(ticket, by=other)
+        if ticket.in_turn:
+            self._take_turn(ticket)
         self._claimed[ticket] = None
         self._exclusive_count += ticket.exclusive
         ticket.admitted = not ticket.blockers
@@ -108,6 +129,7 @@ class Queue:
     async def readmit(self, ticket: Ticket, effects: Effects, safe: bool | None, abort: Abort) -> None:
         """The call changed after it was admitted: wait for running calls that clash with what it has become."""
         self._exclusive_count -= ticket.exclusive
+        self._end_turn(ticket)
         ticket.set_effects(effects, safe)
         self._exclusive_count += ticket.exclusive
         ticket.admitted = False
@@ -117,6 +139,7 @@ class Queue:
             elif not (_waits_for(ticket, other) or _waits_for(other, ticket)):
                 first, second = sorted((ticket, other), key=lambda one: one.order)
                 _block(second, by=first)
+        self._take_turn(ticket)
         await self.wait_admitted(ticket, abort)
 
     async def start(self, ticket: Ticket, abort: Abort) -> None:
@@ -127,6 +150,8 @@ class Queue:
             else:
                 await self._wait_for_slot(abort)
             ticket.has_slot = True
+        elif ticket.caller.delegates and not ticket.delegates:
+            await self._wait_for_other_agents(ticket, abort)
         ticket.context_token = _current_ticket.set(ticket)
 
     def pause(self, ticket: Ticket) -> None:
@@ -137,6 +162,10 @@ class Queue:
         if ticket.has_slot:
             self._release_slot()
             ticket.has_slot = False
+        if ticket in self._agent_calls:
+            del self._agent_calls[ticket]
+            _release([follower for follower in ticket.followers if follower.caller is not ticket.caller])
+            ticket.followers = [follower for follower in ticket.followers if follower.caller is ticket.caller]
 
     def leave(self, ticket: Ticket) -> None:
         """The call is over: admit whoever waited only for it."""
@@ -145,14 +174,31 @@ class Queue:
         if ticket not in self._claimed:
             return
         del self._claimed[ticket]
+        self._end_turn(ticket)
         self._exclusive_count -= ticket.exclusive
-        for follower in ticket.followers:
-            follower.blockers -= 1
-            future = follower.admitted_future
-            if not follower.blockers and future is not None and not future.done():
-                # Admitted now, not when its task resumes: a call that is rewritten in between must wait for it.
-                follower.admitted = True
-                future.set_result(None)
+        _release(ticket.followers)
+
+    def _take_turn(self, ticket: Ticket) -> None:
+        """Wait for the last call that names the same, and be the last."""
+        for name in ticket.in_turn:
+            last = self._last_in_turn.get((ticket.caller, name))
+            if last is not None and last is not ticket and not _waits_for(last, ticket):
+                _block(ticket, by=last)
+            if last is None or last.order < ticket.order:
+                self._last_in_turn[ticket.caller, name] = ticket
+
+    def _end_turn(self, ticket: Ticket) -> None:
+        for name in ticket.in_turn:
+            if self._last_in_turn.get((ticket.caller, name)) is ticket:
+                del self._last_in_turn[ticket.caller, name]
+
+    async def _wait_for_other_agents(self, ticket: Ticket, abort: Abort) -> None:
+        """Wait for the calls of other subagents that clash and came here first. Those run, or wait for others before them."""
+        for other in self._agent_calls:
+            if other.caller is not ticket.caller and other.clashes(ticket):
+                _block(ticket, by=other)
+        self._agent_calls[ticket] = None
+        await self.wait_admitted(ticket, abort)
 
     def _clashing(self, ticket: Ticket) -> Iterator[Ticket]:
         for other in self._claimed:
@@ -212,6 +258,17 @@ class ApprovalOrder:
 def _block(ticket: Ticket, *, by: Ticket) -> None:
     by.followers.append(ticket)
     ticket.blockers += 1
+
+
+def _release(followers: list[Ticket]) -> None:
+    """A call is over: admit whoever waited only for it."""
+    for follower in followers:
+        follower.blockers -= 1
+        future = follower.admitted_future
+        if not follower.blockers and future is not None and not future.done():
+            # Admitted now, not when its task resumes: a call that is rewritten in between must wait for it.
+            follower.admitted = True
+            future.set_result(None)
 
 
 def _waits_for(ticket: Ticket, other: Ticket) -> bool:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from wieldy.core.active_commands import active_files
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion, Reason
-from wieldy.core.effects import Effect, Fetches, Opaque, Reads, Runs, State, UsesServer, Writes
+from wieldy.core.effects import Delegates, Effect, Fetches, Opaque, Reads, Runs, UsesServer, Writes, only_orders
 from wieldy.core.state_dirs import shared_folders
 from wieldy.core.workspace import UNKNOWN_HOME
 from wieldy.permissions import suggest
@@ -283,9 +283,9 @@ class Policy:
                 yield from self._network.judge(effect.url, context)
             elif isinstance(effect, UsesServer):
                 yield from self._judge_server(effect.rule_name, context)
-            elif isinstance(effect, Opaque):
+            elif isinstance(effect, Opaque) or (isinstance(effect, Delegates) and effect.opaque):
                 yield self._judge_unknown(context, context.plan.tool.unknown_effects)
-        if all(isinstance(effect, State) for effect in effects):
+        if all(map(only_orders, effects)):
             yield self._judge_unknown(context, "it asks before it runs", harmless=True)
 
     def _judge_server(self, rule_name: str, context: DecisionContext) -> Iterator[Finding]:

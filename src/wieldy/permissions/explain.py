@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion
-from wieldy.core.effects import Effect, Fetches, Opaque, Reads, Runs, State, UsesServer, Writes
+from wieldy.core.effects import Delegates, Effect, Fetches, Reads, Runs, UsesServer, Writes, only_orders
 from wieldy.core.invisible_text import escape_to_line
 from wieldy.permissions.decide import Policy
 from wieldy.permissions.paths import PathResolver, normalize_path, path_key
@@ -71,7 +71,7 @@ def explain(policy: Policy, plan: PlannedCall, opinions: Sequence[Opinion] = ())
         for part in analysis.parts:
             effects = tuple(_describe_effect(one) for one in part.effects if not isinstance(one, Runs))
             parts.append(ExplainedPart(part.text, part.program, effects, part.read_only, part.why, part.wrappers))
-    effects = tuple(_describe_effect(effect) for effect in plan.effects)
+    effects = tuple(_describe_effect(effect) for effect in plan.effects if not only_orders(effect))
     return Explanation(plan.tool.name, policy.decide(plan, opinions), effects, tuple(parts), tuple(problems))
 
 
@@ -85,11 +85,11 @@ def _describe_effect(effect: Effect) -> str:
             return f"talks to {url}"
         case Runs(command):
             return f"runs {command}"
-        case State(name, changes):
-            return f"{'changes' if changes else 'uses'} the {name} of the session"
         case UsesServer(rule_name):
             return f"asks a server: {rule_name}"
-        case Opaque():
+        case Delegates():
+            return "hands work to a subagent"
+        case _:
             return "touches who knows what"
 
 

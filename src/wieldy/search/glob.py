@@ -80,7 +80,12 @@ async def find_files(
 
     # Reading times takes as long as listing: a thread does it while more files are still being listed.
     order = newest_first if files is LOCAL_FILES else _as_listed
-    result, newest = await asyncio.gather(list_files(), in_thread(order, listing, limit))
+    # Both are awaited to the end, also when this is cancelled: the search program must not outlive the call.
+    result, newest = await asyncio.gather(list_files(), in_thread(order, listing, limit), return_exceptions=True)
+    if isinstance(result, BaseException):
+        raise result
+    if isinstance(newest, BaseException):
+        raise newest
     if has_failed(result):
         raise SearchFailure(f"The search failed: {result.stderr or 'the search program gave no reason'}")
     notices = tuple(describe_gaps(result, ripgrep))

@@ -101,17 +101,17 @@ class _LocalChild:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None and process.stderr is not None
         self.stdout, self.stderr = process.stdout, process.stderr
-        self._process = process
+        self.process = process
 
     @property
     def returncode(self) -> int | None:
-        return self._process.returncode
+        return self.process.returncode
 
     def kill(self) -> None:
-        kill_process(self._process)
+        kill_process(self.process)
 
     async def wait(self) -> int:
-        return await self._process.wait()
+        return await self.process.wait()
 
 
 async def _start_in(argv: Sequence[str | bytes], cwd: str, env: Mapping[str, str]) -> _Child:
@@ -125,16 +125,28 @@ async def _start_in(argv: Sequence[str | bytes], cwd: str, env: Mapping[str, str
 
 
 async def _start(argv: Sequence[str | bytes], cwd: str, env: Mapping[str, str]) -> _Child:
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=cwd,
-        env=dict(env),  # uvloop takes nothing but a dict
-        limit=CHUNK,
-        start_new_session=True,
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=cwd,
+            env=dict(env),  # uvloop takes nothing but a dict
+            limit=CHUNK,
+            start_new_session=True,
+        )
     )
+    try:
+        process = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # asyncio would lose the process and its pipes.
+        await asyncio.wait((starting,))
+        if starting.exception() is None:
+            child = _LocalChild(starting.result())
+            child.kill()
+            await child.process.communicate()
+        raise
     limit_memory(process.pid)
     return _LocalChild(process)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects
+from wieldy.core.effects import NO_EFFECTS, USES_FILES, Delegates, Effects
 from wieldy.core.errors import Deferred, Refusal, ToolFailure
 from wieldy.core.outcome import ToolResult
 from wieldy.core.threads import in_thread
@@ -62,11 +62,11 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     if input.get("agent_id") and not input.get("prompt"):
         return NO_EFFECTS  # waiting and stopping touch nothing
     if input.get("run_in_background"):
-        return NO_EFFECTS  # the call returns before the work begins; each of the agent's own calls is authorized
+        return (Delegates(contained=True),)  # the call returns before the work begins
     definition = workspace.services.agent_types.definitions.get(str(input.get("agent_type")))
     if definition is None or definition.reads_only or definition.isolation or input.get("isolation"):
-        return NO_EFFECTS  # what it changes is in a copy of its own
-    return UNKNOWN_EFFECTS
+        return (Delegates(contained=True), USES_FILES)  # what it changes is in a copy of its own
+    return (Delegates(),)
 
 
 async def _enabled(workspace: Workspace) -> bool | str:

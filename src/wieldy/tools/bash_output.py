@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from wieldy.core.effects import USES_SHELLS, State
+from wieldy.core.effects import USES_SHELLS, InTurn
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import drop_fields, tool
 from wieldy.schema.fields import Param
@@ -31,7 +31,7 @@ def _translate(input: dict[str, Any]) -> dict[str, Any]:
     described_in=__file__,
     translate=_translate,
     read_only=True,
-    effects=lambda input, workspace: (USES_SHELLS, State(f"background shell {input['shell_id']}", changes=True)),
+    effects=lambda input, workspace: (USES_SHELLS, InTurn(input["shell_id"])),
     aliases={"bash_id": "shell_id", "task_id": "shell_id"},
     max_result_chars=100_000,
     timeout=660.0,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec.structs import replace
 
+from wieldy.core.effects import InTurn, Reads
 from wieldy.core.errors import ToolFailure
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     described_in=__file__,
     uses_folder=False,
     reads="file_path",
+    effects=lambda input, workspace: (Reads(input["file_path"]), InTurn(input["file_path"])),
     aliases={"path": "file_path"},
     max_result_chars=MAX_CHARS + 1000,
     timeout=120.0,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from wieldy import Script, Session, Toolbox
-from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS
+from wieldy import Script, Session, Toolbox, tool
+from wieldy.core.effects import NO_EFFECTS, USES_FILES, Delegates
 from wieldy.core.events import AgentEvent, ModelRequested
 from wieldy.core.outcome import Done, Text, ToolResult
 from wieldy.tools.agent import agent
@@ -68,12 +69,12 @@ async def test_architect_is_no_kind_that_agent_could_send(place):
 def test_effects_follow_the_kind(place):
     workspace = open_workspace(place, session_dir=place / "s")
     for input, expected in (
-        ({"prompt": "p", "agent_type": "explore"}, NO_EFFECTS),
-        ({"prompt": "p", "agent_type": "general"}, UNKNOWN_EFFECTS),
-        ({"prompt": "p", "agent_type": "general", "run_in_background": True}, NO_EFFECTS),
+        ({"prompt": "p", "agent_type": "explore"}, (Delegates(contained=True), USES_FILES)),
+        ({"prompt": "p", "agent_type": "general"}, (Delegates(),)),
+        ({"prompt": "p", "agent_type": "general", "run_in_background": True}, (Delegates(contained=True),)),
         ({"agent_id": "agent_1", "agent_type": "general"}, NO_EFFECTS),
-        ({"agent_id": "agent_1", "agent_type": "general", "prompt": "p"}, UNKNOWN_EFFECTS),
-        ({"prompt": "p", "agent_type": "general", "isolation": "worktree"}, NO_EFFECTS),
+        ({"agent_id": "agent_1", "agent_type": "general", "prompt": "p"}, (Delegates(),)),
+        ({"prompt": "p", "agent_type": "general", "isolation": "worktree"}, (Delegates(contained=True), USES_FILES)),
     ):
         assert agent.effects(input, workspace) == expected, input
     assert architect.effects({"prompt": "p"}, workspace) == NO_EFFECTS
@@ -131,7 +132,7 @@ async def test_an_agent_that_goes_on_keeps_the_tools_it_was_narrowed_to(place, r
 
 
 @pytest.mark.asyncio
-async def test_explorers_run_side_by_side_and_workers_one_after_the_other(place):
+async def test_the_agents_of_one_answer_run_side_by_side(place):
     async def most_at_once(kind: str) -> int:
         model = Script()
         for number in range(3):
@@ -151,7 +152,7 @@ async def test_explorers_run_side_by_side_and_workers_one_after_the_other(place)
         return most
 
     assert await most_at_once("explore") == 3
-    assert await most_at_once("general") == 1
+    assert await most_at_once("general") == 3
 
 
 def test_a_person_sees_who_was_sent_to_do_what_and_what_it_came_to():
@@ -182,3 +183,38 @@ async def test_an_analyst_can_be_gone_on_with_and_stays_what_it_was(place):
         await session.ask("go on")
     assert model.requests[-1].messages[-1].content[0]["content"][0]["text"].startswith("the rest")
     assert {tool.name for tool in again.requests[0].tools} == {tool.name for tool in analyst.requests[0].tools}
+
+
+@pytest.mark.asyncio
+async def test_agents_of_one_answer_work_side_by_side_and_their_clashing_calls_take_turns(place):
+    both = asyncio.Barrier(2)
+    running: list[str] = []
+    overlaps: list[list[str]] = []
+
+    @tool(read_only=True)
+    async def meet() -> str:
+        """Wait for the other agent."""
+        await asyncio.wait_for(both.wait(), 10)
+        return "met"
+
+    @tool(needs_permission=False)
+    async def alone(name: str) -> str:
+        """Do something unknown."""
+        running.append(name)
+        overlaps.append(list(running))
+        await asyncio.sleep(0.02)
+        running.remove(name)
+        return name
+
+    agents = [Script().calls("meet") for _ in range(2)]
+    for number, script in enumerate(agents):
+        script.then().calls("alone", name=f"{number}").then().calls("alone", name=f"{number} again").says(
+            f"done {number}"
+        )
+    model = Script().calls("Agent", prompt="first").calls("Agent", prompt="second").says("done")
+    model.sends("general", agents[0], prompt="first").sends("general", agents[1], prompt="second")
+    async with Session(place, model=model, settings={}, mode="bypassPermissions", tools=[meet, alone]) as session:
+        await session.ask("go")
+    texts = [block["content"][0]["text"] for block in model.requests[1].messages[-1].content]
+    assert [text.splitlines()[0] for text in texts] == ["done 0", "done 1"]
+    assert [len(names) for names in overlaps] == [1] * 4

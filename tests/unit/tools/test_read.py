@@ -13,7 +13,7 @@ import pytest_asyncio
 from PIL import Image as pillow
 
 from wieldy import Toolbox
-from wieldy.core.effects import Reads
+from wieldy.core.effects import InTurn, Reads
 from wieldy.core.outcome import Image, Text
 from wieldy.tools.read import read
 
@@ -259,7 +259,7 @@ def open_in_this_process(path: Path) -> bool:
 
 def test_a_read_declares_what_it_reads_and_changes_nothing() -> None:
     workspace: Any = None
-    assert read.effects({"file_path": "/x"}, workspace) == (Reads("/x"),)
+    assert read.effects({"file_path": "/x"}, workspace) == (Reads("/x"), InTurn("/x"))
     assert read.read_only
     assert len(json.dumps(read.schema)) <= 700
     assert len(read.description) <= 350
