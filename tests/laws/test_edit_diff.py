@@ -14,10 +14,12 @@ from wieldy.files.editing.splicing import Splice, apply_splices
 FILES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\r\n", b"\n", b"d\r"]), max_size=40).map(b"".join)
 NEWS = st.lists(st.sampled_from([b"x", b"\n", b"b\n", b"\r\n"]), max_size=4).map(b"".join)
 LINE = re.compile("[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
+LINE_WITH_FEED = re.compile("[^\n]*\n|[^\n]+")
 
 
-def lines(data: bytes) -> list[str]:
-    return [line.rstrip("\r\n") for line in LINE.findall(data.decode())]
+def lines(data: bytes, pattern: re.Pattern[str]) -> list[str]:
+    found = pattern.findall(data.decode())
+    return [line.removesuffix("\n").removesuffix("\r").replace("\r", "␍") for line in found]
 
 
 def patched(old: list[str], hunks: tuple[Hunk, ...]) -> list[str]:
@@ -40,5 +42,7 @@ def test_a_patch_turns_the_old_lines_into_the_new(data: bytes, draw: st.DataObje
     cuts = sorted(draw.draw(st.lists(st.integers(0, len(data)), max_size=6).filter(lambda cuts: len(cuts) % 2 == 0)))
     splices = [Splice(a, b, draw.draw(NEWS)) for a, b in zip(cuts[::2], cuts[1::2], strict=True)]
     after = apply_splices(data, splices)
-    result = make_patch(Document.of(data), splices)
-    assert patched(lines(data), result.hunks) == lines(after)
+    document = Document.of(data)
+    pattern = LINE_WITH_FEED if document.has_lone_returns else LINE
+    result = make_patch(document, splices)
+    assert patched(lines(data, pattern), result.hunks) == lines(after, pattern)

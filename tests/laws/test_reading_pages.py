@@ -37,7 +37,7 @@ contents = st.one_of(utf8_ish, wide, st.binary(max_size=200))
 
 def expected_lines(data: bytes, encoding: Encoding) -> list[str]:
     text = data[len(encoding.bom) :].decode(encoding.name, "replace")
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = text.replace("\r\n", "\n").replace("\r", "␍" if "\n" in text else "\n").split("\n")
     if lines[-1] == "":
         lines.pop()
     return [fitted(line) for line in lines]
@@ -75,7 +75,8 @@ def test_a_file_too_large_to_load_gives_the_same_lines(
     path: Path, data: bytes, first: int, limit: int, block: int
 ) -> None:
     page = page_of(path, b"#" * HEAD + b"\n" + data, first=first + 1, limit=limit, loaded=100, block=block)
-    assert page.lines == expected_lines(data, page.encoding)[first - 1 : first - 1 + limit]
+    whole = b"\n" + data
+    assert page.lines == expected_lines(whole, page.encoding)[first : first + limit]
     assert page.data is None
 
 
@@ -84,7 +85,7 @@ def test_a_file_too_large_to_load_gives_the_same_lines(
 def test_a_wide_text_in_blocks_gives_the_same_lines(path: Path, data: bytes, first: int, block: int) -> None:
     preface = "\N{BOM}".encode("utf-16-le") + ("#" * (HEAD // 2) + "\n").encode("utf-16-le")
     page = page_of(path, preface + data, first=first + 1, loaded=100, block=block)
-    assert page.lines == expected_lines(data, Encoding("utf-16-le"))[first - 1 :]
+    assert page.lines == expected_lines(b"\n\0" + data, Encoding("utf-16-le"))[first:]
 
 
 @LAW
@@ -103,12 +104,13 @@ def test_reading_on_from_where_a_page_ends_reaches_every_line(path: Path, text: 
 
 
 @LAW
-@given(pieces=st.lists(st.text("ab\r\n", max_size=6)))
-def test_line_breaks_are_counted_wherever_the_text_is_cut(pieces: list[str]) -> None:
+@given(pieces=st.lists(st.text("ab\r\n", max_size=6)), lone=st.booleans())
+def test_line_breaks_are_counted_wherever_the_text_is_cut(pieces: list[str], lone: bool) -> None:
     met, whole = LineEndings(), "".join(pieces)
-    found = list(count_breaks(pieces, "\n", "\r", met))
-    expected = whole.replace("\r\n", "\n").replace("\r", "\n")
-    assert "".join(normalize_breaks(piece, "\n", "\r") for piece, _ in found) == expected
-    assert [count for _, count in found] == [normalize_breaks(piece, "\n", "\r").count("\n") for piece, _ in found]
+    found = list(count_breaks(pieces, "\n", "\r", met, lone))
+    expected = whole.replace("\r\n", "\n").replace("\r", "\n" if lone else "\r")
+    normalized = [normalize_breaks(piece, "\n", "\r", lone) for piece, _ in found]
+    assert "".join(normalized) == expected
+    assert [count for _, count in found] == [piece.count("\n") for piece in normalized]
     alone = whole.replace("\r\n", "")
-    assert (met.crlf, met.lf, met.cr) == ("\r\n" in whole, "\n" in alone, "\r" in alone)
+    assert (met.crlf, met.lf, met.cr) == ("\r\n" in whole, "\n" in alone, lone and "\r" in alone)

@@ -67,8 +67,8 @@ async def change_files(ctx: ToolContext, changes: Sequence[FileChange], *, tool:
     return await journal.run(write_changes, journal, changes, _origin(ctx, tool))
 
 
-async def check_edit(ctx: ToolContext, path: str, edit: EditFunction) -> None:
-    """Refuse an edit that cannot be made.
+async def check_edit(ctx: ToolContext, path: str, edit: EditFunction) -> Revision | None:
+    """Refuse an edit that cannot be made; return what it would make.
 
     Only files that the model has read or that lie in the workspace are looked at: nothing is told about others before
     permission is given.
@@ -78,7 +78,8 @@ async def check_edit(ctx: ToolContext, path: str, edit: EditFunction) -> None:
         real_path == root or real_path.startswith(root.rstrip(os.sep) + os.sep) for root in roots
     ):
         with suppress(StaleFileError):  # it is changing right now: `apply_edit` will see what is there then
-            await in_thread(_refuse_failures(_compute), ctx, path, edit)
+            return await in_thread(_refuse_failures(_compute), ctx, path, edit)
+    return None
 
 
 def _compute(ctx: ToolContext, path: str, edit: EditFunction) -> Revision:

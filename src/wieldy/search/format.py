@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 LINE_CHARS = 500
 LEAD_CHARS = 100
+# How a carriage return is shown that is no line end: the progress bars of programs are full of them.
+SHOWN_RETURN = "\N{SYMBOL FOR CARRIAGE RETURN}"
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# Control characters that no result shows: `clean` in `engine/results.py` removes them.
+HIDDEN_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_NAMES = {
+    "\x07": "BEL",
+    "\x08": "backspace",
+    "\x0b": "vertical tab",
+    "\x0c": "form feed",
+    "\r": "carriage return",
+    "\x1b": "ESC",
+}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -27,6 +40,14 @@ def display_path(path: str) -> str:
 def escape_controls(text: str) -> str:
     """Make control characters visible."""
     return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
+
+
+def describe_characters(counts: Mapping[str, int]) -> str:
+    """How many control characters there are of which kind."""
+    total = sum(counts.values())
+    kinds = [f"{count} {_NAMES.get(char, f'U+{ord(char):04X}')}" for char, count in sorted(counts.items())]
+    listed = ", ".join(kinds[:5]) + (", …" if len(kinds) > 5 else "")
+    return f"{total} control character{'' if total == 1 else 's'} ({listed})"
 
 
 def cut_line(line: bytes, column: int = 0, missing_before: int = 0, missing_after: int = 0) -> str:

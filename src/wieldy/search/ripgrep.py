@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem, look
 from wieldy.core.realpath import PathChanged
-from wieldy.search.format import LEAD_CHARS, LINE_CHARS, cut_line
+from wieldy.search.format import LEAD_CHARS, LINE_CHARS, SHOWN_RETURN, cut_line
 from wieldy.search.ignore import VERSION_CONTROL, endless_ignore_file, inside_repository
 from wieldy.search.process import Consumer, ProcessResult, run_process
 
@@ -265,7 +265,7 @@ class LineReader:
                 line, self._long_line = self._long_line.line(), None
             else:
                 path, number, column, is_match, text = _split_fields(data[start:end])
-                line = MatchLine(path, number, is_match, cut_line(text.removesuffix(b"\r"), column))
+                line = MatchLine(path, number, is_match, _show_returns(cut_line(text.removesuffix(b"\r"), column)))
             start = end + 1
             if self._receive(line):
                 return True
@@ -307,7 +307,12 @@ class _LongLine:
         window = _without_partial_character(self.window[cut:])
         start = self.window_start + cut
         text = cut_line(window, self.column - start, start, self.length - start - len(window))
-        return MatchLine(self.path, self.number, self.is_match, text)
+        return MatchLine(self.path, self.number, self.is_match, _show_returns(text))
+
+
+def _show_returns(text: str) -> str:
+    """A line with its carriage returns shown as Read shows them."""
+    return text.replace("\r", SHOWN_RETURN) if "\r" in text else text
 
 
 def _split_fields(line: bytes) -> tuple[bytes, int, int, bool, bytes]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from wieldy.core.tool import Output, ToolContext
+from wieldy.core.tool import Doubt, Output, ToolContext
 from wieldy.core.tool_decorator import tool
 
 if TYPE_CHECKING:
     from wieldy.files.editing.revision import EditFunction
 
 
-async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
+async def _check(input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:
     from wieldy.files.apply_edit import check_edit
 
-    await check_edit(ctx, input["file_path"], _edit_function(input["content"], input.get("encoding")))
+    revision = await check_edit(ctx, input["file_path"], _edit_function(input["content"], input.get("encoding")))
+    return Doubt(" ".join(revision.notes)) if revision is not None and revision.notes else None
 
 
 @tool(

@@ -265,3 +265,13 @@ async def test_an_edit_reads_and_writes_its_file_only(tmp_path: Path) -> None:
     workspace = open_workspace(tmp_path, session_dir=tmp_path)
     assert edit_tool.effects({"file_path": "/a"}, workspace) == (Reads("/a"), Writes("/a"))
     assert edit_tool.needs_permission({}, edit_tool.effects({"file_path": "/a"}, workspace))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "utf-16"])
+async def test_a_carriage_return_within_a_line_is_edited_as_it_is_shown(root: Path, edit: Edit, encoding: str) -> None:
+    file = root / "log"
+    file.write_bytes("größe\n10%\r50%\r100%\r\ndone\n".encode(encoding))
+    result = await edit(file, "10%␍50%␍", "20%␍60%␍80%␍")
+    assert not result.is_error, result.text
+    assert "+20%␍60%␍80%␍100%" in result.text
+    assert file.read_bytes() == "größe\n20%\r60%\r80%\r100%\r\ndone\n".encode(encoding)

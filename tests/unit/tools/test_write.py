@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 
 from wieldy import Toolbox
+from wieldy.core.decision import Answer, Question
 from wieldy.core.outcome import ToolResult
 
 pytestmark = pytest.mark.asyncio
@@ -152,3 +153,28 @@ async def test_a_folder_in_the_way_is_named(root: Path, box: Toolbox) -> None:
     for name, words in (("folder", "is a folder"), ("file/below", "is a file, not a folder")):
         result = await write(box, "x", name)
         assert result.is_error and words in result.text
+
+
+async def test_control_characters_that_a_write_drops_are_told_in_the_result_and_the_question(root: Path, box: Toolbox):
+    (root / "a").write_bytes(b"one\ntwo \x1b[1mbold\x1b[0m\x07\n\x0cthree\n10%\r20%\n")
+    page = (await box.call("Read", {"file_path": "a"})).text
+    assert "1\tone\n2\ttwo [1mbold[0m\n3\tthree\n4\t10%␍20%\n" in page
+    assert "Not shown: 4 control characters (1 BEL, 1 form feed, 2 ESC), first in line 2." in page
+    assert "␍ stands for a lone carriage return" in page
+    result = await write(box, "one\ntwo [1mbold[0m\nthree\n10%␍30%\n")
+    said = "The old content had 4 control characters (1 BEL, 1 form feed, 2 ESC) that the new one lacks."
+    assert said in result.text
+    assert (root / "a").read_bytes() == b"one\ntwo [1mbold[0m\nthree\n10%\r30%\n"
+    assert "that the new one lacks" not in (await write(box, "one\n10%␍30%\n")).text
+
+    questions: list[Question] = []
+
+    async def ask(question: Question) -> Answer:
+        questions.append(question)
+        return Answer(False)
+
+    (root / "b").write_bytes(b"a\x0cb\n")
+    async with Toolbox(root, settings={}, ask=ask) as asking:
+        await asking.call("Read", {"file_path": "b"})
+        await write(asking, "ab\n", "b")
+    assert "1 control character (1 form feed)" in str(questions[0].decision.reasons)

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.splicing import Splice
+from wieldy.search.format import SHOWN_RETURN
 
 CONTEXT = 5
 # Beyond this many pairs of lines a range is shown as wholly replaced instead of being compared.
@@ -118,8 +119,9 @@ class _Window:
             pieces += [document.data[at : splice.start], splice.new]
             at = splice.end
         pieces.append(document.data[at:end])
-        self.old = _split_lines(document.codec.decode(document.data[self.start : end]))
-        self.new = _split_lines(document.codec.decode(b"".join(pieces)))
+        newline = "\n" if document.has_lone_returns else ""
+        self.old = _split_lines(document.codec.decode(document.data[self.start : end]), newline)
+        self.new = _split_lines(document.codec.decode(b"".join(pieces)), newline)
 
     def hunks(self, line: int, growth: int) -> Iterable[Hunk]:
         """The hunks of a window that begins at a line of the old file, and `growth` lines later in the new one."""
@@ -181,17 +183,17 @@ def _group_opcodes(codes: list[OpCode]) -> Iterable[list[OpCode]]:
         yield group
 
 
-def _split_lines(text: str) -> list[str]:
+def _split_lines(text: str, newline: str) -> list[str]:
     """Lines with their line ends, which count when lines are compared."""
-    return list(StringIO(text, newline=""))
+    return list(StringIO(text, newline=newline))
 
 
 def _prefixed(prefix: str, lines: list[str]) -> list[str]:
     prefixed: list[str] = []
     for line in lines:
-        text = line.rstrip("\r\n")
-        prefixed.append(prefix + text)
-        if text == line:
+        text = line.removesuffix("\n").removesuffix("\r")
+        prefixed.append(prefix + text.replace("\r", SHOWN_RETURN))
+        if not line.endswith(("\n", "\r")):
             prefixed.append("\\ No newline at end of file")
     return prefixed
 

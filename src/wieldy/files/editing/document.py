@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.detection import Encoding, detect_encoding
+from wieldy.search.format import SHOWN_RETURN
 
 # In these encodings the bytes of a text may turn up across two characters, so texts are not searched by their bytes.
 MULTIBYTE = frozenset({"gb18030", "gbk", "gb2312", "cp932", "shift_jis", "euc_jp", "euc_jis_2004"}) | frozenset(
@@ -180,10 +181,11 @@ class Span(Struct, frozen=True):
 
 
 class Document(Struct, frozen=True, dict=True):
-    """The content of one file. Searching happens in its text, changing in its bytes."""
+    """The content of one file. Searching happens in its text, changing in its bytes. `whole` is what it may be a part of."""
 
     data: bytes
     encoding: Encoding
+    whole: Document | None = None
 
     @staticmethod
     def of(data: bytes) -> Document:
@@ -196,8 +198,14 @@ class Document(Struct, frozen=True, dict=True):
 
     @cached_property
     def text(self) -> str:
-        """The whole text, without byte order mark, with `\\n` line ends."""
-        return normalize_newlines(self.codec.decode(self.data[self.body :]))
+        """The whole text, without byte order mark, with `\\n` line ends, as Read shows it."""
+        return self.normalize(self.codec.decode(self.data[self.body :]))
+
+    def normalize(self, text: str) -> str:
+        """A text with line ends as `\\n`, and with carriage returns shown where they are none."""
+        if not self.has_lone_returns:
+            return normalize_newlines(text)
+        return text.replace("\r\n", "\n").replace("\r", SHOWN_RETURN)
 
     @property
     def body(self) -> int:
@@ -213,10 +221,57 @@ class Document(Struct, frozen=True, dict=True):
         """Whether there may be carriage returns."""
         return b"\r" in self.data
 
+    @cached_property
+    def has_lone_returns(self) -> bool:
+        """Whether there are carriage returns that are no line end: lone ones in a file that has line feeds."""
+        if self.whole is not None:
+            return self.has_carriage_returns and self.whole.has_lone_returns
+        if not self.has_carriage_returns:
+            return False
+        if self.codec.unit == 1:
+            return b"\n" in self.data and self.data.count(b"\r") > self.data.count(b"\r\n")
+        text = self.codec.decode(self.data)
+        return "\n" in text and text.count("\r") > text.count("\r\n")
+
+    @cached_property
+    def _shows_itself(self) -> bool:
+        """Whether the file also has the character by which a carriage return is shown."""
+        return SHOWN_RETURN in self.codec.decode(self.data)
+
+    def with_returns(self, text: str) -> str:
+        """A text that may be written here; the character by which a carriage return is shown need not be in the encoding."""
+        return text.replace(SHOWN_RETURN, "\r") if self.has_lone_returns else text
+
+    def restore_returns(self, text: str, *places: Span) -> str:
+        """A new text with carriage returns where it has the character by which they are shown.
+
+        Where the file has that character itself, the first of the places to replace that has one of the two decides.
+        """
+        if SHOWN_RETURN not in text or not self.has_lone_returns:
+            return text
+        if self._shows_itself and not self._has_returns_only(places):
+            return text
+        # Before a line feed, a carriage return needs a second one, or the two would be a line end.
+        return text.replace(f"{SHOWN_RETURN}\n", "\r\r\n").replace(SHOWN_RETURN, "\r")
+
+    def _has_returns_only(self, places: Iterable[Span]) -> bool:
+        for place in places:
+            old = self.codec.decode(self.data[place.start : place.end])
+            has_returns = "\r" in old.replace("\r\n", "")
+            if has_returns and SHOWN_RETURN in old:
+                raise ToolFailure(
+                    f"The text to replace has both carriage returns and the character {SHOWN_RETURN} by which they are shown, "
+                    f"so it is not clear what {SHOWN_RETURN} in the new text means. Nothing was written.",
+                    "Replace a smaller part, which has only one of the two.",
+                )
+            if has_returns or SHOWN_RETURN in old:
+                return has_returns
+        return False
+
     def find(self, text: str, *, overlapping: bool = False) -> Iterator[Span]:
         """Where a text occurs, whatever its line ends are in the file."""
-        text = normalize_newlines(text)
-        if not self.codec.bytewise:
+        text = self.normalize(text)
+        if not self.codec.bytewise or self.has_lone_returns:
             starts = list(_occurrences(self.text, text, overlapping, 0))
             return self._spans(starts, len(text), self._text_measure)
         needle = self.codec.try_encode(text)
@@ -239,7 +294,7 @@ class Document(Struct, frozen=True, dict=True):
 
     def subdocument(self, span: Span) -> Document:
         """A range of this document as one of its own, without byte order mark."""
-        return Document(self.data[span.start : span.end], Encoding(self.encoding.name))
+        return Document(self.data[span.start : span.end], Encoding(self.encoding.name), self.whole or self)
 
     def line_number(self, offset: int) -> int:
         """The number of the line a byte is in, from 1."""
@@ -253,9 +308,9 @@ class Document(Struct, frozen=True, dict=True):
     def count_line_ends(self, start: int, end: int) -> int:
         """How many lines end between two byte offsets."""
         if self.codec.unit > 1:
-            return normalize_newlines(self.codec.decode(self.data[start:end])).count("\n")
+            return self.normalize(self.codec.decode(self.data[start:end])).count("\n")
         ends = self.data.count(b"\n", start, end)
-        if self.has_carriage_returns:
+        if self.has_carriage_returns and not self.has_lone_returns:
             ends += self.data.count(b"\r", start, end) - self.data.count(b"\r\n", start, end)
         return ends
 
@@ -273,7 +328,7 @@ class Document(Struct, frozen=True, dict=True):
         unit, newline = self.codec.unit, self.codec.newline
         at = self._rfind(newline, self.body, offset)
         start = self.body if at < 0 else at + unit
-        if self.has_carriage_returns:
+        if self.has_carriage_returns and not self.has_lone_returns:
             end = offset - unit if self.data.startswith(newline, offset) else offset
             at = self._rfind(self.codec.carriage_return, start, max(start, end))
             start = start if at < 0 else at + unit
@@ -291,7 +346,7 @@ class Document(Struct, frozen=True, dict=True):
         unit = self.codec.unit
         at = self._find(self.codec.newline, offset)
         end = len(self.data) if at < 0 else at + unit
-        if self.has_carriage_returns:
+        if self.has_carriage_returns and not self.has_lone_returns:
             lone = self._find(self.codec.carriage_return, offset, end)
             if lone >= 0 and lone + 2 * unit != end:
                 return lone + unit
@@ -330,7 +385,7 @@ class Document(Struct, frozen=True, dict=True):
 
     @cached_property
     def _text_measure(self) -> _Measure:
-        return _Measure(self.body, lambda part: len(normalize_newlines(self.codec.decode(part))), self.codec.width)
+        return _Measure(self.body, lambda part: len(self.normalize(self.codec.decode(part))), self.codec.width)
 
     def _spans(self, starts: list[int], length: int, measure: _Measure) -> Iterator[Span]:
         positions = sorted({*starts, *(start + length for start in starts)})

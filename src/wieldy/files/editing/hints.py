@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from itertools import islice, zip_longest
 
 from wieldy.core.truncate import truncate
-from wieldy.files.editing.document import Document, normalize_newlines
+from wieldy.files.editing.document import Document
 from wieldy.files.editing.splicing import common_prefix
 
 # The longest lines sent are looked for, each with so many candidates.
@@ -24,7 +24,8 @@ READ_AGAIN = "Read the file again and copy the text exactly."
 
 def describe_closest(document: Document, old: str) -> str:
     """Describe the part of a document that is most like a text that is not in it."""
-    sent = normalize_newlines(old).strip("\n").split("\n")[:COMPARED_LINES]
+    old = document.normalize(old)
+    sent = old.strip("\n").split("\n")[:COMPARED_LINES]
     lines = document.text.split("\n")
     start, score = _find_closest(sent, lines)
     if score < MIN_SCORE:
@@ -91,7 +92,6 @@ def _first_difference(sent: list[str], region: list[str], first: int) -> str:
 
 def _line_break_difference(old: str, lines: list[str], start: int, count: int) -> str:
     """Compare the line breaks around the text sent with those around the lines that it equals."""
-    old = normalize_newlines(old)
     above, below = (
         "".join(f"{line}\n" for line in lines[:start]),
         "".join(f"\n{line}" for line in lines[start + count :]),

@@ -76,8 +76,8 @@ def parse_tolerance(setting: Any) -> tuple[Tier, ...]:
 
 def find_text(document: Document, replacement: Replacement, tiers: Sequence[Tier] = TIERS) -> TextMatches:
     """The splices that carry out a replacement. Raises `NotFound` or `WrongCount`; never guesses."""
-    document.codec.require(replacement.new)
-    old = normalize_newlines(replacement.old)
+    document.codec.require(document.with_returns(replacement.new))
+    old = document.normalize(replacement.old)
     try:
         spans = _find_exact(document, old, replacement)
         if spans:

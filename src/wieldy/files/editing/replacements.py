@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 
@@ -18,6 +18,7 @@ from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.revision import EditPlan, EditSettings, Revision
 from wieldy.files.editing.splicing import Splice, apply_splices, replace_text
 from wieldy.files.writing.target import Target
+from wieldy.search.format import HIDDEN_CONTROL, describe_characters
 
 
 def plan_replacement(edit: Replacement, document: Document, tiers: Sequence[Tier]) -> EditPlan:
@@ -274,11 +275,25 @@ def rewrite_text(
         document = _convert(document, encoding)
     if document.encoding.bom:
         content = content.removeprefix("\ufeff")  # the file has one, and keeps it
-    document.codec.require(content, "content")
+    document.codec.require(document.with_returns(content), "content")
     document.codec.require_certain(content, document.text, "content")
     splice = replace_text(document, content)
     after = apply_splices(document.data, (splice,))
-    return Revision(target, after, (splice,), document=document, encoding=document.encoding)
+    lost = count_lost_controls(document, after)
+    notes = (f"The old content had {describe_characters(lost)} that the new one lacks.",) if lost else ()
+    return Revision(target, after, (splice,), notes=notes, document=document, encoding=document.encoding)
+
+
+def count_lost_controls(document: Document, after: bytes) -> Counter[str]:
+    """The control characters of the old content, which Read does not show, that the new one has less of."""
+    text = document.codec.decode(document.data)
+    lost = Counter(HIDDEN_CONTROL.findall(text))
+    if document.has_lone_returns:
+        lost["\r"] = text.count("\r") - text.count("\r\n")
+    if lost:
+        new = document.codec.decode(after)
+        lost.subtract({char: new.count(char) - (new.count("\r\n") if char == "\r" else 0) for char in lost})
+    return +lost
 
 
 def _convert(document: Document, name: str) -> Document:

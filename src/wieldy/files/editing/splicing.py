@@ -14,6 +14,7 @@ from wieldy.files.editing.document import Document, Span, SplitsCharacter
 # Beyond this many pairs of lines, line ends are assigned by position instead of by comparing lines.
 MAX_COMPARISONS = 1_000_000
 _LINE_WITH_END = re.compile(r"([^\r\n]*)(\r\n|\n|\r)")
+_LINE_WITH_FEED = re.compile(r"([^\n]*?)(\r\n|\n)")
 
 
 class Splice(Struct, frozen=True):
@@ -67,8 +68,10 @@ def replace_span(document: Document, span: Span, new: str) -> Splice:
     text = _with_line_ends(
         new[head : len(new) - tail],
         document.codec.decode(document.data[middle.start : middle.end]),
+        _LINE_WITH_FEED if document.has_lone_returns else _LINE_WITH_END,
         document.newline_near(Span(middle.start, span.end)),
     )
+    text = document.restore_returns(text, middle, span)
     return Splice(middle.start, middle.end, document.codec.encode(_separate_line_ends(text, document, middle)))
 
 
@@ -112,17 +115,20 @@ def _separate_line_ends(text: str, document: Document, span: Span) -> str:
     precedes = document.data.startswith(document.codec.newline, span.end)
     if follows and not text and precedes:
         return "\r"
+    if document.has_lone_returns:
+        text = f"\r{text}" if follows and text.startswith("\n") else text
+        return f"{text}\r" if precedes and text.endswith("\r") else text
     if follows:
         rest = text.lstrip("\n")
         text = "\r" * (len(text) - len(rest)) + rest
     return text + "\n" if precedes and text.endswith("\r") else text
 
 
-def _with_line_ends(new: str, old: str, neighbor: str) -> str:
+def _with_line_ends(new: str, old: str, pattern: re.Pattern[str], neighbor: str) -> str:
     """`new`, with `\\n` ends, as it belongs in place of `old`, whose line ends are as in the file."""
     if "\n" not in new:
         return new
-    lines = _LINE_WITH_END.findall(old)
+    lines = pattern.findall(old)
     kinds = {end for _, end in lines}
     if len(kinds) > 1:
         texts = new.split("\n")

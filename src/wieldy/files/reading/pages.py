@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import AnyStr, Generic, TypeAlias
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from wieldy.core.errors import ToolFailure
 from wieldy.files.detection import UTF8, Encoding, detect_encoding
 from wieldy.files.reading import MAX_CHARS, MAX_LINES
 from wieldy.files.reading.opening import OpenFile
-from wieldy.search.format import display_path
+from wieldy.search.format import SHOWN_RETURN, display_path
 
 MAX_LINE_CHARS = 2000
 LOADED = 16 << 20
@@ -39,7 +39,8 @@ class Page(Struct, frozen=True):
 
     `last` is the number of its last line, before `first` when the page is empty. `total` is the number of lines in the
     file, or at least that many where not all were `counted`; a `complete` page holds all of them.
-    `data` is the whole file where it was small enough to be loaded.
+    `shows_returns` says that lone carriage returns are shown in it. `data` is the whole file where it was small enough to
+    be loaded.
     """
 
     lines: list[str]
@@ -53,6 +54,7 @@ class Page(Struct, frozen=True):
     encoding: Encoding
     line_endings: str
     data: bytes | None
+    shows_returns: bool = False
 
 
 def read_page(
@@ -93,6 +95,7 @@ def read_page(
         encoding=source.encoding,
         line_endings=source.line_endings.name,
         data=data,
+        shows_returns=window.shows_returns,
     )
 
 
@@ -140,9 +143,10 @@ class LineEndings:
 
 
 def count_breaks(
-    pieces: Iterable[AnyStr], lf: AnyStr, cr: AnyStr, endings: LineEndings
+    pieces: Iterable[AnyStr], lf: AnyStr, cr: AnyStr, endings: LineEndings, lone_ends: bool = True
 ) -> Iterator[tuple[AnyStr, int]]:
-    """The pieces of a text, each with its number of line breaks, cut so that no pair of CR and LF is torn."""
+    """The pieces of a text, each with its number of line breaks, cut so that no pair of CR and LF is torn. A lone CR is a
+    line break if `lone_ends`."""
     carriage_return = lf[:0]
     for chunk in pieces:
         piece = carriage_return + chunk if carriage_return else chunk
@@ -154,17 +158,20 @@ def count_breaks(
             returns, pairs = piece.count(cr), piece.count(cr + lf)
         endings.crlf |= pairs > 0
         endings.lf |= feeds > pairs
-        endings.cr |= returns > pairs
+        endings.cr |= lone_ends and returns > pairs
         if piece:
-            yield piece, feeds + returns - pairs
+            yield piece, feeds + (returns - pairs if lone_ends else 0)
     if carriage_return:
-        endings.cr = True
-        yield lf, 1
+        endings.cr |= lone_ends
+        yield (lf, 1) if lone_ends else (cr, 0)
 
 
-def normalize_breaks(piece: AnyStr, lf: AnyStr, cr: AnyStr) -> AnyStr:
+def normalize_breaks(piece: AnyStr, lf: AnyStr, cr: AnyStr, lone_ends: bool = True) -> AnyStr:
     """The piece with every line break as a line feed."""
-    return piece.replace(cr + lf, lf).replace(cr, lf) if cr in piece else piece
+    if cr not in piece:
+        return piece
+    piece = piece.replace(cr + lf, lf)
+    return piece.replace(cr, lf) if lone_ends else piece
 
 
 class _TextSource:
@@ -182,20 +189,31 @@ class _TextSource:
             # A head of plain ASCII leaves the encoding open until the lines shown say more.
             self._encoding_known = not file.head.isascii() or encoding != UTF8
             self._pieces = self._watch(file.read_blocks(block))
+            self._lone_ends = not self._has_line_feed((file.head,)) and not self._has_line_feed(_blocks(file, block))
         else:
             self._encoding_known = True
             self._pieces = iter((data,))
+            self._lone_ends = b"\r" not in data or not self._has_line_feed((data,))
 
     def window(self, first: int, limit: int, chars: int) -> _LineWindow[bytes] | _LineWindow[str]:
         """At most `limit` lines from the `first` on, fewer if they take more than `chars`."""
         limit = max(min(limit, chars // SHORTEST_LINE), 1)
         if self.encoding.unit > 1:
-            wide = _LineWindow(first, limit, "\n", "\r", lambda text, final: text, chars)
-            wide.fill(count_breaks(self._decoded_pieces(), "\n", "\r", self.line_endings), self._worth_counting)
+            wide = _LineWindow(first, limit, "\n", "\r", lambda text, final: text, chars, self._lone_ends)
+            pieces = count_breaks(self._decoded_pieces(), "\n", "\r", self.line_endings, self._lone_ends)
+            wide.fill(pieces, self._worth_counting)
             return wide
-        narrow = _LineWindow(first, limit, b"\n", b"\r", self._decode, chars)
-        narrow.fill(count_breaks(self._pieces_without_bom(), b"\n", b"\r", self.line_endings), self._worth_counting)
+        narrow = _LineWindow(first, limit, b"\n", b"\r", self._decode, chars, self._lone_ends)
+        blocks = count_breaks(self._pieces_without_bom(), b"\n", b"\r", self.line_endings, self._lone_ends)
+        narrow.fill(blocks, self._worth_counting)
         return narrow
+
+    def _has_line_feed(self, blocks: Iterable[bytes]) -> bool:
+        """Whether there is one in the blocks, which are searched up to it."""
+        if self.encoding.unit == 1:
+            return any(b"\n" in block for block in blocks)
+        decode = codecs.getincrementaldecoder(self.encoding.name)("replace").decode
+        return any("\n" in decode(block) for block in blocks)
 
     def _worth_counting(self) -> bool:
         # A file that grows as it is read is not followed beyond the size it had.
@@ -246,11 +264,13 @@ class _LineWindow(Generic[AnyStr]):
     cr: AnyStr
     decode: Callable[[AnyStr, bool], str]
     chars: int
+    lone_ends: bool = True
     lines: list[str] = field(default_factory=list)
     total: int = 0
     ended: bool = False
     _breaks: int = 0
     _open_line: str = ""
+    shows_returns: bool = False
     _cut_chars: int = 0
     _used_chars: int = 0
     _full: bool = False
@@ -260,9 +280,9 @@ class _LineWindow(Generic[AnyStr]):
         open_end = False
         for piece, breaks in pieces:
             if not self._full and self._breaks + breaks >= self.first - 1:
-                self._take(normalize_breaks(piece, self.lf, self.cr), breaks)
+                self._take(normalize_breaks(piece, self.lf, self.cr, self.lone_ends), breaks)
             self._breaks += breaks
-            open_end = not piece.endswith((self.lf, self.cr))
+            open_end = not piece.endswith((self.lf, self.cr) if self.lone_ends else self.lf)
             if self._full and not go_on():
                 break
         else:
@@ -286,6 +306,9 @@ class _LineWindow(Generic[AnyStr]):
         self._full = self._full or self._used_chars > self.chars
 
     def _add(self, text: str) -> None:
+        if "\r" in text:
+            self.shows_returns = True
+            text = text.replace("\r", SHOWN_RETURN)
         *closed, rest = text.split("\n")
         if closed:
             self._extend_line(closed[0])
@@ -304,6 +327,11 @@ class _LineWindow(Generic[AnyStr]):
         line = _cut(self._open_line, self._cut_chars)
         self._open_line, self._cut_chars = "", 0
         return line
+
+
+def _blocks(file: OpenFile, block: int) -> Iterator[bytes]:
+    with file.reopened() as again:
+        yield from islice(again.read_blocks(block), COUNTED_AHEAD // block + 1)
 
 
 def _cut(line: str, beyond: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from wieldy.core.tool import Output
 from wieldy.files.detection import Encoding, binary_kind, keep_encoding, media_type_of, named_encoding
 from wieldy.files.reading.opening import OpenFile, open_file
 from wieldy.files.reading.pages import Page, read_page
-from wieldy.search.format import display_path, format_size
+from wieldy.search.format import HIDDEN_CONTROL, SHOWN_RETURN, describe_characters, display_path, format_size
 
 if TYPE_CHECKING:
     from wieldy.files.editing.read_state import ReadState
@@ -201,7 +202,20 @@ def _page_data(name: str, page: Page) -> dict[str, Any]:
 def describe_page(page: Page) -> str:
     """Short sentences, or nothing where the page is a whole file in UTF-8 with plain line feeds."""
     endings = f"Line endings: {page.line_endings}." if page.line_endings in {"CRLF", "CR", "mixed"} else ""
-    return " ".join(filter(None, [_describe_extent(page), _describe_encoding(page.encoding), endings]))
+    returns = f"{SHOWN_RETURN} stands for a lone carriage return, also in edits." if page.shows_returns else ""
+    remarks = [_describe_extent(page), _describe_encoding(page.encoding), endings, returns, _describe_controls(page)]
+    return " ".join(filter(None, remarks))
+
+
+def _describe_controls(page: Page) -> str:
+    """How many control characters the page has, which are left out of every result, and where."""
+    if page.numbered.isascii() and page.numbered.replace("\n", "").replace("\t", "").isprintable():
+        return ""
+    counts = Counter(HIDDEN_CONTROL.findall(page.numbered))
+    if not counts:
+        return ""
+    at = next(number for number, line in enumerate(page.lines, page.first) if HIDDEN_CONTROL.search(line))
+    return f"Not shown: {describe_characters(counts)}, first in line {at}. A Write of the whole file would drop them."
 
 
 def _describe_extent(page: Page) -> str:

@@ -57,12 +57,20 @@ def test_new_text_is_written_in_the_encoding_of_the_file(
         (b"alpha\nbeta\r\ngamma\n", "beta", "BETA\nx", b"alpha\nBETA\r\nx\r\ngamma\n"),
         (b"alpha\nbeta\r\ngamma\n", "alpha\nbeta\ngamma", "alpha\nbeta\nx\ngamma", b"alpha\nbeta\r\nx\ngamma\n"),
         (b"start\n10%\r50%\r100%\ndone\n", "done", "end\nreally", b"start\n10%\r50%\r100%\nend\nreally\n"),
-        (b"start\n10%\r50%\r100%\ndone\n", "10%\n50%", "20%\n50%", b"start\n20%\r50%\r100%\ndone\n"),
-        (b"start\n10%\r50%\r100%\ndone\n", "10%\n50%", "10%\n\n50%", b"start\n10%\r\r50%\r100%\ndone\n"),
-        (b"a\rb\nc\n", "a\nb\nc", "a\n\nc", b"a\r\r\nc\n"),
-        (b"p a\rb \nq\r\n", "a\nb \n", "$\n\nb", b"p $\r\rbq\r\n"),
-        (b"p a\rb \nq\r\n", "a\nb \n", "$\n\n\n", b"p $\r\r\n\nq\r\n"),
+        (b"start\n10%\r50%\r100%\ndone\n", "10%␍50%", "20%␍50%", b"start\n20%\r50%\r100%\ndone\n"),
+        (b"start\n10%\r50%\r100%\ndone\n", "10%␍50%", "10%␍␍50%", b"start\n10%\r\r50%\r100%\ndone\n"),
+        (b"a\rb\nc\n", "a␍b\nc", "a␍\nc", b"a\r\r\nc\n"),
+        (b"p a\rb \nq\r\n", "a␍b \n", "$␍␍b", b"p $\r\rbq\r\n"),
+        (b"p a\rb \nq\r\n", "a␍b \n", "$␍\n\n", b"p $\r\r\n\nq\r\n"),
         (b"a\rb\n\nc\r", "b", "b\n", b"a\rb\n\n\nc\r"),
+        (b"a\rb\n", "b", "", b"a\r\r\n"),
+        (b"a\rb\n", "b", "\nc", b"a\r\r\nc\n"),
+        (b"ab\n", "b", "␍", "a␍\n".encode()),
+        (b"a\rb\n", "b", "\n␍", b"a\r\r\n\r\r\n"),
+        ("a␍b\rc\n".encode(), "a␍b", "x␍b", "x␍b\rc\n".encode()),
+        ("a␍b\rc\n".encode(), "b␍c", "c␍x", "a␍c\rx\n".encode()),
+        ("␍ a\rb\n".encode(), "a␍b", "a␍c␍d", "␍ a\rc\rd\n".encode()),
+        ("␍ a\rb\n".encode(), "b", "␍", "␍ a\r␍\n".encode()),
         (b"a\r\nb\r\nc\r\n", "b\n", "B\n", b"a\r\nB\r\nc\r\n"),
         (b"a\r\nb\r\nc\r\n", "b\r\n", "B\r\n", b"a\r\nB\r\nc\r\n"),
         (b"a\nb\n", "b\n", "B\r\nC\r\n", b"a\nB\nC\n"),
@@ -119,7 +127,7 @@ def test_the_whole_text_is_replaced_by_its_least_change() -> None:
 
 @pytest.mark.parametrize(
     ("data", "offset", "number"),
-    [(b"a\nb\nc", 0, 1), (b"a\nb\nc", 2, 2), (b"a\rb\rc", 4, 3), (b"a\nb\rc", 4, 3), (b"a\r\nb\rc", 5, 3)],
+    [(b"a\nb\nc", 0, 1), (b"a\nb\nc", 2, 2), (b"a\rb\rc", 4, 3), (b"a\nb\rc", 4, 2), (b"a\r\nb\rc", 5, 2)],
 )
 def test_lines_are_counted_by_the_line_ends_of_the_file(data: bytes, offset: int, number: int) -> None:
     assert Document.of(data).line_number(offset) == number
@@ -135,3 +143,8 @@ def test_places_far_into_a_large_text_are_found_at_their_bytes(codec: str, end: 
         (span,) = document.find(wanted)
         assert span.start == len(text[: text.index(wanted)].encode(codec))
         assert document.line_number(span.start) == int(wanted.split()[1]) + 1
+
+
+def test_it_is_refused_to_guess_whether_a_carriage_return_is_meant() -> None:
+    with pytest.raises(ToolFailure, match="both carriage returns and the character"):
+        edit("a␍b\rc\n".encode(), "␍b␍", "␍x␍y␍")
