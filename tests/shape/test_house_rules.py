@@ -118,3 +118,32 @@ def test_text_that_a_project_supplies_is_read_by_one_reader():
                     others.add(str(path.relative_to(SOURCE)))
     unknown = {path for path in others if not any(path.startswith(known) for known in READERS_OF_OTHER_FILES)}
     assert not unknown, "use core/project_text.py, or say above why not"
+
+
+def test_programs_that_we_run_are_found_in_one_place():
+    """Found otherwise, one that a project has put on PATH would run. The others look, and run nothing of what they find."""
+    others = {"demo/show.py", "hooks/lint.py", "search/ripgrep.py", "shell/running/neutral_python.py"}
+    users = {
+        str(path.relative_to(SOURCE))
+        for path in MODULES
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Attribute) and node.attr == "which" and getattr(node.value, "id", "") == "shutil"
+    }
+    assert users == others
+    for path in MODULES:
+        for node in ast.walk(parsed(path)):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
+                continue
+            if getattr(node.func.value, "id", "") in ("subprocess", "asyncio", "os"):
+                first = node.args[0]
+                first = first.elts[0] if isinstance(first, ast.List | ast.Tuple) and first.elts else first
+                starts = node.func.attr in (
+                    "run",
+                    "Popen",
+                    "check_output",
+                    "create_subprocess_exec",
+                    "posix_spawnp",
+                    "execvp",
+                )
+                is_bare = isinstance(first, ast.Constant) and isinstance(first.value, str) and "/" not in first.value
+                assert not (starts and is_bare), f"{path}:{node.lineno} runs {ast.unparse(first)}"

@@ -17,6 +17,7 @@ from typing import Self
 
 from wieldy.core.backend import FileInfo, FileKind, FolderEntry
 from wieldy.core.errors import StaleFileError
+from wieldy.core.programs import own_program
 from wieldy.core.realpath import make_resolved_folders, open_resolved, open_resolved_folder, realpath
 from wieldy.core.threads import in_thread
 from wieldy.files.writing.commit import WrittenFile, commit_writes
@@ -238,10 +239,5 @@ def _open_target(path: str, expected: str | None) -> Target:
 
 def _find_program(argv: Sequence[str | bytes], env: Mapping[str, str]) -> list[str | bytes]:
     """The arguments with the program's path, found by the PATH that it gets. Raises `FileNotFoundError`."""
-    import shutil
-
     name = os.fsdecode(argv[0])
-    path = name if "/" in name else shutil.which(name, path=env.get("PATH", os.defpath))
-    if path is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-    return [path, *argv[1:]]
+    return [name if "/" in name else own_program(name, env), *argv[1:]]

@@ -25,6 +25,7 @@ from wieldy.backends.channel import Caller
 from wieldy.core.backend import FileInfo, FolderEntry
 from wieldy.core.errors import WieldyError
 from wieldy.core.own_python import own_python
+from wieldy.core.programs import own_program
 
 TRIAL_SECONDS = 10.0
 START_SECONDS = 30.0
@@ -49,7 +50,7 @@ class OverlayMount(Struct, frozen=True):
             'mount -t overlay overlay -o "lowerdir=$1,upperdir=$2,workdir=$3,userxattr" "$4" && uid=$5 gid=$6 && shift 6 && '
             'exec unshare --user --map-user="$uid" --map-group="$gid" -- "$@"'
         )
-        enter = ["unshare", "--user", "--map-root-user", "--mount", "--", "/bin/sh", "-c", script, "sh"]
+        enter = [own_program("unshare"), "--user", "--map-root-user", "--mount", "--", "/bin/sh", "-c", script, "sh"]
         folders = [_escape(self.lower), _escape(self.upper), _escape(self.work), self.target]
         return [*enter, *folders, str(os.getuid()), str(os.getgid()), *command]
 
@@ -57,7 +58,9 @@ class OverlayMount(Struct, frozen=True):
 @cache
 def overlay_problem() -> str | None:
     """Why no overlay can be mounted in a namespace here; None if it can. Tries once in a process."""
-    if not shutil.which("unshare"):
+    try:
+        own_program("unshare")
+    except FileNotFoundError:
         return "the program `unshare` (util-linux) is missing"
     with tempfile.TemporaryDirectory() as folder:
         paths = [os.path.join(folder, name) for name in ("lower", "upper", "work", "target")]

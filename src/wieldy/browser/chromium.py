@@ -7,11 +7,11 @@ import contextlib
 import importlib.util
 import os
 import secrets
-import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wieldy.core.errors import ToolFailure
+from wieldy.core.programs import own_program
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.guardian import Guardian
@@ -54,16 +54,23 @@ PROXY_ONLY = (
 )
 
 
+def _find_program(name: str, env: Mapping[str, str]) -> str | None:
+    try:
+        path = own_program(name, env)
+    except FileNotFoundError:
+        return None
+    return path if os.access(path, os.X_OK) else None
+
+
 def find_browser(env: Mapping[str, str]) -> str | None:
     """The Chromium to run: the one `WIELDY_BROWSER` names, else the first on PATH or among the applications.
 
-    Relative folders of PATH do not count: in them a project could put a program of its own.
+    A project cannot put a program of its own in its place.
     """
-    folders = os.pathsep.join(filter(os.path.isabs, env.get("PATH", os.defpath).split(os.pathsep)))
     if name := env.get(BROWSER_VARIABLE):
-        return shutil.which(name, path=folders)
+        return _find_program(name, env)
     for program in PROGRAMS:
-        if path := shutil.which(program, path=folders):
+        if path := _find_program(program, env):
             return path
     return next((path for path in APPLICATIONS if os.access(path, os.X_OK)), None)
 

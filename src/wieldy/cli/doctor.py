@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +18,7 @@ from wieldy.cli import describe_error
 from wieldy.cli.arguments import add_root, command_parser
 from wieldy.console import write, write_json
 from wieldy.core.errors import SessionError
+from wieldy.core.programs import own_program
 from wieldy.core.state_dirs import config_home, state_home
 from wieldy.toolbox import Toolbox
 
@@ -100,8 +100,9 @@ def _check_bash(root: Path) -> CheckResult:
 
 
 def _check_program(name: str, consequence: str, fix: str) -> CheckResult:
-    path = shutil.which(name)
-    if path is None:
+    try:
+        path = own_program(name)
+    except FileNotFoundError:
         return CheckResult(name, "missing", f"not found: {consequence}", fix)
     process = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False)
     version = process.stdout.splitlines()

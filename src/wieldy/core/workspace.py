@@ -13,6 +13,7 @@ from wieldy.core.backend import Backend
 from wieldy.core.errors import Refusal
 from wieldy.core.events import Event
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem
+from wieldy.core.programs import add_roots
 from wieldy.core.realpath import realpath
 from wieldy.core.setting_keys import find_key
 from wieldy.core.state_dirs import shared_folders, state_home
@@ -54,6 +55,8 @@ class Workspace:
         self.session_dir = Path(session_dir)
         self.settings: Mapping[str, Any] = settings or {}
         self.extra_roots = tuple(resolve(os.path.join(self.root, path)) for path in extra_roots)
+        if backend is None:
+            add_roots(*self.roots)
         self.env: Mapping[str, str] = os.environ if env is None else env
         self.state_dir = state_home(self.env) if state_dir is None else Path(state_dir)
         self.files = LOCAL_FILES if backend is None else self._files_of(backend)

@@ -11,6 +11,7 @@ from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Advice, Adviser, Opinion
 from wieldy.core.effects import Runs
 from wieldy.core.errors import ToolFailure
+from wieldy.core.programs import own_program
 from wieldy.core.subprocesses import kill_process
 from wieldy.core.workspace import Workspace
 from wieldy.permissions.decide import CLEAN_TREE, SANDBOX, Policy
@@ -67,11 +68,18 @@ async def git_status(folder: str) -> str | None:
     from wieldy.core.threads import in_thread
     from wieldy.shell.running.neutral_git import neutral_git_environment
 
-    command = ("git", "status", "--porcelain", "--ignored", "--untracked-files=normal")
+    arguments = ("status", "--porcelain", "--ignored", "--untracked-files=normal")
     try:
         env = {**os.environ, **await in_thread(neutral_git_environment, folder)}
         process = await asyncio.create_subprocess_exec(
-            *command, cwd=folder, env=env, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, start_new_session=True
+            own_program("git"),
+            *arguments,
+            cwd=folder,
+            env=env,
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=DEVNULL,
+            start_new_session=True,
         )
     except (OSError, ToolFailure):
         return None

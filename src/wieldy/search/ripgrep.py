@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, field
 
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem, look
+from wieldy.core.programs import own_program
 from wieldy.core.realpath import PathChanged
 from wieldy.search.format import LEAD_CHARS, LINE_CHARS, SHOWN_RETURN, cut_line
 from wieldy.search.ignore import VERSION_CONTROL, endless_ignore_file, inside_repository
@@ -72,8 +73,8 @@ def find_ripgrep(env: Mapping[str, str] = os.environ) -> RipgrepProgram:
 @lru_cache(maxsize=16)
 def _find(configured: str, search_path: str, bundled_first: bool) -> RipgrepProgram:
     if configured:
-        path = shutil.which(os.path.expanduser(configured), path=search_path)
-        if path is None:
+        path = _find_program(os.path.expanduser(configured), search_path)
+        if path is None or not os.access(path, os.X_OK):
             raise SearchFailure(
                 f"{VARIABLE} is set to {configured!r}, which is not an executable program. "
                 "Set it to the path of rg, or unset it."
@@ -81,12 +82,19 @@ def _find(configured: str, search_path: str, bundled_first: bool) -> RipgrepProg
         return RipgrepProgram(os.path.abspath(path), "environment")
     own_folders = filter(None, (sysconfig.get_path("scripts"), os.path.dirname(sys.executable)))
     bundled = shutil.which("rg", path=os.pathsep.join(own_folders))
-    on_path = shutil.which("rg", path=search_path)
+    on_path = _find_program("rg", search_path)
     if bundled and (bundled_first or not on_path):
         return RipgrepProgram(bundled, "bundled")
     if on_path:
         return RipgrepProgram(os.path.abspath(on_path), "path")
     raise SearchFailure(f"ripgrep was not found. {INSTALL}")
+
+
+def _find_program(name: str, search_path: str) -> str | None:
+    try:
+        return own_program(name, {"PATH": search_path})
+    except FileNotFoundError:
+        return None
 
 
 @lru_cache(maxsize=16)

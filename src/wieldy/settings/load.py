@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from wieldy.core.active_commands import active_files
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import SettingsError
+from wieldy.core.programs import add_roots
 from wieldy.core.setting_keys import BASH_TIMEOUT_VARIABLES, default_of
 from wieldy.core.state_dirs import config_home, user_home
 from wieldy.core.tool_names import RENAMED_TOOLS
@@ -151,6 +152,7 @@ class Settings(Struct, frozen=True):
         workspace.settings = self.values
         workspace.commands = self.commands
         workspace.extra_roots = self.extra_roots(workspace, before)
+        add_roots(*workspace.extra_roots)
         policy.use_roots(workspace.roots)
         levels = RiskLevels.from_settings(self.values.get("tools"))
         active = () if workspace.backend is not None else active_files(self.values, workspace.root, workspace.home)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from wieldy.console import set_clipboard, through_tmux, write
+from wieldy.core.programs import own_program
 from wieldy.core.state_dirs import make_private_folder, state_home
 
 COPY_PROGRAMS = (
@@ -71,8 +72,9 @@ def is_remote(env: Mapping[str, str]) -> bool:
 
 def _find(programs: tuple[tuple[str, tuple[str, ...]], ...], env: Mapping[str, str]) -> tuple[str, ...] | None:
     for variable, program in programs:
-        if (not variable or env.get(variable)) and (path := shutil.which(program[0], path=env.get("PATH"))):
-            return (path, *program[1:])
+        if not variable or env.get(variable):
+            with contextlib.suppress(FileNotFoundError):
+                return (own_program(program[0], env), *program[1:])
     return None
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shlex
-import shutil
 
 from wieldy.console import write
+from wieldy.core.programs import own_program
 from wieldy.terminal.text import make_printable
 
 
@@ -17,13 +18,19 @@ async def show_in_pager(text: str) -> None:
         words = shlex.split(os.environ.get("PAGER", "")) or ["less"]
     except ValueError:  # a quote that is never closed
         words = ["less"]
-    program = shutil.which(words[0]) or shutil.which("less") or shutil.which("more")
+    program, arguments = _find(words)
     printable = make_printable(text)
     if program is None:
         write(printable)
         return
     env = {**os.environ, "LESS": os.environ.get("LESS", "-RS"), "LESSSECURE": "1"}
-    process = await asyncio.create_subprocess_exec(
-        program, *(words[1:] if shutil.which(words[0]) else ()), stdin=asyncio.subprocess.PIPE, env=env
-    )
+    process = await asyncio.create_subprocess_exec(program, *arguments, stdin=asyncio.subprocess.PIPE, env=env)
     await process.communicate(printable.encode(errors="replace"))
+
+
+def _find(words: list[str]) -> tuple[str | None, list[str]]:
+    """The program to run and its arguments; not one of the project."""
+    for candidate in (words, ["less"], ["more"]):
+        with contextlib.suppress(FileNotFoundError):
+            return own_program(candidate[0]), candidate[1:]
+    return None, []

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from wieldy.core.effects import CHANGES_FOLDER, CHANGES_SHELLS, Effects, Fetches, Reads, Runs, Writes
 from wieldy.core.errors import FolderGone, Refusal, ToolFailure
 from wieldy.core.filesystem import look
+from wieldy.core.programs import is_in_project
 from wieldy.core.setting_keys import BASH_TIMEOUT_VARIABLES, default_of
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Doubt, Output, Progress, Tool, ToolContext
@@ -177,7 +178,7 @@ async def _prepare(args: Mapping[str, Any], ctx: ToolContext) -> Launch:
     notices = [sandbox_notice] if sandbox_notice else []
     if confine is None and reading is None and analysis.verdict == "read_only" and analysis.enters_submodules:
         raise ToolFailure(f"{UNCONFINED_SUBMODULES}, so nothing was run.", "Try again: the user will be asked.")
-    env = await _neutral_environment(analysis, workspace)
+    env = await _neutral_environment(analysis, workspace, is_confined=reading is not None or confine is not None)
     snapshot = None
     if not args.get("run_in_background") and analysis.verdict != "read_only" and _undo_is_on(workspace):
         if workspace.backend is not None:
@@ -484,28 +485,35 @@ def _analysis(command: str, ctx: ToolContext) -> Analysis:
     return _analyze(command, ctx.cwd, ctx.workspace)
 
 
-async def _neutral_environment(analysis: Analysis, workspace: Workspace) -> dict[str, str]:
+async def _neutral_environment(analysis: Analysis, workspace: Workspace, *, is_confined: bool) -> dict[str, str]:
     """Variables that keep commands with known effects from running what the project names: programs, versions, modules."""
     on_host = workspace.is_on_host
     if analysis.verdict == "unknown":
         variables = {}
     else:
         variables = {"GOTOOLCHAIN": "local"}
-        # The folders of PATH in a project are protected, but a relative one could be any folder.
-        absolute = [folder for folder in workspace.search_path if os.path.isabs(folder)]
-        if on_host and absolute != workspace.search_path:
-            variables["PATH"] = os.pathsep.join(absolute)
+        # The command was judged by the names of its programs. A relative folder of PATH could be any folder; one in a
+        # project, such as that of an active virtual environment, is searched only by what can change nothing.
+        may_search_project = is_confined and analysis.verdict == "read_only"
+        folders = [
+            folder
+            for folder in workspace.search_path
+            if os.path.isabs(folder)
+            and (may_search_project or not is_in_project(folder, workspace.env, workspace.roots))
+        ]
+        if on_host and folders != workspace.search_path:
+            variables["PATH"] = os.pathsep.join(folders)
         if pythons := analysis.neutral_pythons:
             from wieldy.shell.running.neutral_python import neutral_python_environment
 
             roots = (workspace.root, *workspace.extra_roots)
             surrounding = {**workspace.env, **workspace.setting("env")}
             variables |= neutral_python_environment(pythons, roots, surrounding=surrounding, on_host=on_host)
-    if folders := analysis.neutral_git_folders:
+    if repositories := analysis.neutral_git_folders:
         from wieldy.shell.running.neutral_git import neutral_git_environment
 
         variables |= await in_thread(
-            neutral_git_environment, *folders, surrounding=workspace.env if on_host else {}, files=workspace.files
+            neutral_git_environment, *repositories, surrounding=workspace.env if on_host else {}, files=workspace.files
         )
     return variables
 

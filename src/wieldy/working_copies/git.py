@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from wieldy.core.errors import WieldyError
+from wieldy.core.programs import own_program
 from wieldy.shell.running.neutral_git import neutral_git_environment
 
 READ_SECONDS = 60.0
@@ -112,7 +113,7 @@ def _init_borrowing(repository: str | Path, target: Path) -> None:
 def _run(arguments: Sequence[str], folder: str | Path, environment: Mapping[str, str], seconds: float) -> bytes:
     try:
         done = subprocess.run(
-            ["git", *arguments],
+            [own_program("git", environment), *arguments],
             cwd=folder,
             env=dict(environment),
             stdin=subprocess.DEVNULL,

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha1
 from struct import Struct as BinaryStruct
 
+from wieldy.core.programs import own_program
 from wieldy.core.project_text import open_regular, read_project_text
 from wieldy.files.journal.tree_manifest import CLOCK_TICK_NS, FileStamp
 from wieldy.search.ignore import IgnoreFile, parse_ignore_file
@@ -98,10 +99,10 @@ def read_objects(root: str, object_ids: Iterable[bytes], env: Mapping[str, str])
     requests = b"".join(object_id.hex().encode() + b"\n" for object_id in dict.fromkeys(object_ids))
     if not requests:
         return
-    command = ["git", "-c", "core.fsmonitor=false", "cat-file", "--batch", "--buffer"]
+    arguments = ["-c", "core.fsmonitor=false", "cat-file", "--batch", "--buffer"]
     try:
         done = subprocess.run(
-            command,
+            [own_program("git", env), *arguments],
             cwd=root,
             env=_environment(env),
             input=requests,
@@ -165,7 +166,7 @@ def _is_plain(root: str, env: Mapping[str, str]) -> bool:
     """Whether no configuration makes files in the working tree differ from git's objects, or objects be missing."""
     try:
         done = subprocess.run(
-            ["git", "config", "--includes", "-z", "--get-regexp", _CONVERTING_CONFIG],
+            [own_program("git", env), "config", "--includes", "-z", "--get-regexp", _CONVERTING_CONFIG],
             cwd=root,
             env=_environment(env),
             stdin=subprocess.DEVNULL,

@@ -17,6 +17,7 @@ from wieldy.approval import Ask
 from wieldy.core.call import ToolCall
 from wieldy.core.events import Event, Notice, ToolProgress
 from wieldy.core.outcome import Refused, ToolResult
+from wieldy.core.programs import add_roots
 from wieldy.core.threads import in_thread
 from wieldy.mcp.server.elicitation import (
     ClientQuestions,
@@ -205,6 +206,7 @@ class ClientRoots:
         self._added = added
         if workspace.extra_roots != (*configured, *added):
             workspace.extra_roots = (*configured, *added)
+            add_roots(*workspace.extra_roots)
             self._box.policy.use_roots(workspace.roots)
 
     def _notify(self, text: str) -> None:

@@ -8,13 +8,14 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
+from wieldy.core.programs import own_program
 from wieldy.shell.running.process_tag import TAG_VARIABLE
 
 MAX_ARGUMENT_BYTES = 100_000
@@ -61,15 +62,14 @@ SECRET_NAME = re.compile(
 _URL_WITH_PASSWORD = re.compile(r"\w://[^/\s@]*:[^/\s@]+@")
 
 
-@lru_cache(maxsize=8)
 def find_bash(path: str | None) -> str:
-    """The bash on this PATH. Raises `ToolFailure`."""
+    """The bash on this PATH, outside all projects. Raises `ToolFailure`."""
     search_path = os.environ.get("PATH", os.defpath) if path is None else path
-    for folder in (*search_path.split(os.pathsep), *DEFAULT_FOLDERS):
-        program = os.path.join(folder, "bash")
-        if os.path.isabs(folder) and os.access(program, os.X_OK) and not os.path.isdir(program):
-            return program
-    raise ToolFailure("There is no bash on this machine, so commands cannot be run.", "Use the file tools instead.")
+    try:
+        return own_program("bash", {"PATH": os.pathsep.join((search_path, *DEFAULT_FOLDERS))})
+    except FileNotFoundError:
+        text = "There is no bash on this machine, so commands cannot be run."
+        raise ToolFailure(text, "Use the file tools instead.") from None
 
 
 def bash_command(bash: str, command: bytes, script: Path | None) -> list[str | bytes]:

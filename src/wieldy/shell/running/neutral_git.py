@@ -11,6 +11,7 @@ from msgspec import Struct
 from wieldy.core.backend import run_on
 from wieldy.core.errors import ToolFailure
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem
+from wieldy.core.programs import own_program
 
 _SETTINGS: Mapping[str, str] = {
     "core.fsmonitor": "false",
@@ -82,13 +83,12 @@ class Git(Struct, frozen=True):
 
     def run(self, args: list[str], cwd: str) -> str:
         """What git prints; nothing if it fails. Raises `ToolFailure` if it does not answer: nobody knows what it would run."""
-        argv = ["git", *args]
         try:
             if isinstance(self.files, RemoteFileSystem):
-                output = run_on(self.files.backend, argv, cwd=cwd, env=self.environment, seconds=_TIMEOUT)[1]
+                output = run_on(self.files.backend, ["git", *args], cwd=cwd, env=self.environment, seconds=_TIMEOUT)[1]
             else:
                 output = subprocess.run(
-                    argv,
+                    [own_program("git", self.environment), *args],
                     cwd=cwd,
                     env=dict(self.environment),
                     stdin=subprocess.DEVNULL,

@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections.abc import Collection, Mapping
 
+from wieldy.core.programs import own_program
 from wieldy.core.project_text import read_project_bytes, read_project_text
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -93,10 +94,10 @@ class GitJudge:
 
     def _settings(self, content: bytes) -> list[str] | None:
         """The settings in a file, in order; None if git cannot read it."""
-        command = ["git", "config", "--file", "-", "--no-includes", "-z", "--list"]
+        arguments = ["config", "--file", "-", "--no-includes", "-z", "--list"]
         try:
             done = subprocess.run(
-                command,
+                [own_program("git", self._env), *arguments],
                 cwd="/",
                 env=dict(self._env),
                 input=content,
@@ -104,7 +105,7 @@ class GitJudge:
                 timeout=GIT_SECONDS,
                 check=False,
             )
-        except subprocess.TimeoutExpired:
+        except (FileNotFoundError, subprocess.TimeoutExpired):
             return None
         if done.returncode:
             return None

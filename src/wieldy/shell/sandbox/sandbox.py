@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from wieldy.core.own_python import own_python
+from wieldy.core.programs import own_program
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate
 from wieldy.core.workspace import Workspace
@@ -324,8 +326,10 @@ def _covering(path: str, folders: Iterable[str]) -> str | None:
 def choose_wrapper(path: str | None, mechanism: str = "auto") -> Wrapper:
     """The best sandbox that works here, by trying each; `mechanism` allows only one."""
     candidates: list[Wrapper] = []
-    if mechanism in ("auto", "bubblewrap") and (bwrap := shutil.which("bwrap", path=path)):
-        candidates += [Wrapper("bubblewrap", bwrap), Wrapper("bubblewrap", bwrap, own_processes=False)]
+    if mechanism in ("auto", "bubblewrap"):
+        with contextlib.suppress(FileNotFoundError):
+            bwrap = own_program("bwrap", os.environ if path is None else {"PATH": path})
+            candidates += [Wrapper("bubblewrap", bwrap), Wrapper("bubblewrap", bwrap, own_processes=False)]
     if mechanism in ("auto", "landlock") and kernel.abi():
         candidates.append(Wrapper("landlock"))
     return next((each for each in candidates if _works(each, path)), NO_SANDBOX)
