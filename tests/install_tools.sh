@@ -1,10 +1,11 @@
 #!/bin/sh
-# Install what some tests need beside Python, make and git: bubblewrap, btrfs and XFS tools, Chromium, tmux, Node. Never fails: a test that lacks
+# Install what some tests need beside Python, make and git: bubblewrap, strace, btrfs and XFS tools, Chromium, tmux, Node. Never fails: a test that lacks
 # its program is skipped, and the summary at the end of the run names it.
 missing=""
 command -v bwrap >/dev/null || missing="$missing bubblewrap"
 command -v mkfs.btrfs >/dev/null || missing="$missing btrfs-progs"
 command -v mkfs.xfs >/dev/null || missing="$missing xfsprogs"
+command -v strace >/dev/null || missing="$missing strace"
 command -v tmux >/dev/null || missing="$missing tmux"
 command -v npm >/dev/null || missing="$missing nodejs npm"
 command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ||
