@@ -21,6 +21,9 @@ from tests.needs import skip_untested
 from tests.peers.hostile_commands import HostileCommands
 
 from wieldy.shell.policy.analysis import analyze
+from wieldy.shell.policy.programs.git import READING_COMMANDS
+from wieldy.shell.policy.programs.registry import TABLES
+from wieldy.shell.policy.programs.spec import ProgramSpec
 from wieldy.shell.running.neutral_git import neutral_git_environment
 from wieldy.shell.sandbox.sandbox import choose_wrapper
 
@@ -265,7 +268,7 @@ def is_harmless(name: str, arguments: str, box: str) -> bool:
         return True
     paths = paths or re.findall(r"<([^>]*)>", arguments)[:1]
     return all(
-        path.startswith(("/dev/fd/", "/dev/std"))
+        path.startswith(("/dev/fd/", "/dev/std", "/proc/self/"))
         or path in ("/dev/null", "/dev/tty")
         or (path.startswith("/tmp/") and not f"{path}/".startswith(f"{box}/"))
         for path in paths
@@ -291,6 +294,19 @@ def grouped(box: Path, commands: list[str]) -> dict[tuple[tuple[str, str], ...],
     return groups
 
 
+def with_names() -> Iterator[str]:
+    """Every program of our tables with words that some program looks up, fetches or takes for the name of a list of files."""
+    names = ("evil.example", "http://evil.example/x", "evil.example:80", "@file", "//evil.example/x", "ext::./evil")
+    for program, check in sorted({name: check for table in TABLES for name, check in table.items()}.items()):
+        options = re.findall(r"(?<!\S)(--?[a-zA-Z][\w-]*)", check.options) if isinstance(check, ProgramSpec) else []
+        for name in names:
+            yield f"{program} {name}"
+            yield f"{program} file {name}"
+            yield from (f"{program} {option} {name}" for option in options if option not in ("--follow", "--retry"))
+    for command in READING_COMMANDS:
+        yield from (f"git {command} {name}" for name in names)
+
+
 def candidates() -> list[str]:
     lines = [line for corpus in CORPORA for line in corpus.read_text(encoding="utf-8").splitlines()]
     lines = [
@@ -299,7 +315,9 @@ def candidates() -> list[str]:
     varied = [variant.format(line) for variant in VARIANTS for line in lines if variant == "{}" or "<<" not in line]
     hostile = HostileCommands(SEED, 9418)
     made = [getattr(hostile, kind)() for kind in ("options", "awk", "sed", "script", "nested") for _ in range(2_000)]
-    return list(dict.fromkeys((*varied, *(one for one in made if "sleep" not in one and "tail" not in one))))
+    return list(
+        dict.fromkeys((*varied, *with_names(), *(one for one in made if "sleep" not in one and "tail" not in one)))
+    )
 
 
 def test_commands_that_only_read_write_start_and_connect_to_nothing(box: Path) -> None:
