@@ -47,7 +47,7 @@ class ActiveCommands(Struct, frozen=True):
 
     def problem(self, setting: str, command: CommandLine, folder: str = "") -> str | None:
         """Why a command must not start; None if the files of the project that it names are as consented to. Blocks."""
-        place = self.places.get(command_text(command), CommandPlace("code"))
+        place = self.places.get(setting) or self.places.get(command_text(command), CommandPlace("code"))
         known: dict[str, str] = {}
         found = project_digests(command, folder or self.root, self.root, self.home, known, place.is_shared)
         for path, digest in found.items() if self.digests is not None else ():

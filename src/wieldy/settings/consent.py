@@ -5,6 +5,7 @@ Consent to a command is also consent to the content of the project's files that 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -26,10 +27,13 @@ class FileDigests:
 
     def named_in(self, path: tuple[str, ...], value: Any, *, is_shared: bool) -> dict[str, str]:
         """The digests of the files that the commands of a setting name."""
+        section = path[0]
         for name in reversed(path):
             value = {name: value}
         digests: dict[str, str] = {}
-        for command, folder in active_commands(value, self.root):
+        # Servers of the person's own settings do not start in the project: only absolute paths lead into it.
+        start = os.sep if section == "mcpServers" and not is_shared else self.root
+        for command, folder in active_commands(value, start):
             digests |= project_digests(command, folder, self.root, self._home, self._digests, is_shared)
         return digests
 

@@ -255,6 +255,9 @@ def _active_commands(
     places: dict[str, CommandPlace] = {}
     for source in sources:
         place = CommandPlace(source.layer, source.file or "", source.from_project)
+        servers = source.values.get("mcpServers")
+        for name in servers if isinstance(servers, Mapping) else ():
+            places.setdefault(f"mcpServers.{name}", place)
         for command, _ in active_commands(source.values, root):
             text = command_text(command)
             if text not in places or place.is_shared:

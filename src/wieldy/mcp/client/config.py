@@ -36,6 +36,8 @@ NOT_DISABLED = {"disable": False, "enable": True, "enabled": True}
 # These describe a server, and need no effect.
 DESCRIPTIONS = frozenset({"name", "description", "$comment"})
 
+PROJECT_VARIABLE = "WIELDY_PROJECT_DIR"
+"""Stands for the project's root in an entry: servers of the person's own settings do not start in it."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
@@ -21,8 +23,11 @@ from msgspec import Struct
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Event
 from wieldy.core.logs import log
+from wieldy.core.programs import find_program
+from wieldy.core.state_dirs import make_private_folder
+from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.mcp.client.config import ServerConfig
+from wieldy.mcp.client.config import PROJECT_VARIABLE, ServerConfig
 from wieldy.mcp.client.definitions import ToolDefinition
 from wieldy.mcp.client.oauth import SIGN_IN_SECONDS, SignIn
 from wieldy.mcp.client.server_requests import SamplingHandler, ServerRequestHandler
@@ -273,7 +278,8 @@ class Connection:
                 sign_in = SignIn(self.config, self._context.workspace.env, self._sign_in_required)
                 stack.callback(sign_in.close)
                 auth = sign_in.provider()
-            client, is_entered = self._create_client(auth), False
+            program = await in_thread(self._program) if self.config.kind == "stdio" else None
+            client, is_entered = self._create_client(auth, program), False
             try:
                 async with asyncio.timeout(self.config.startup) as self._connect_timeout:
                     await client.__aenter__()
@@ -286,7 +292,7 @@ class Connection:
                 if is_entered:
                     await self._disconnect(client)
 
-    def _create_client(self, auth: Any) -> Any:
+    def _create_client(self, auth: Any, program: ServerProgram | None) -> Any:
         from mcp.client.client import Client
         from mcp_types import Implementation
 
@@ -304,7 +310,7 @@ class Connection:
             context.workspace.emit(message)
 
         return Client(
-            self._open_transport(auth),
+            self._open_transport(auth, program),
             cache=None,
             client_info=Implementation(name="wieldy", version=__version__),
             list_roots_callback=context.requests.list_roots,
@@ -315,22 +321,48 @@ class Connection:
             message_handler=handle_message,
         )
 
-    def _open_transport(self, auth: Any) -> Any:
+    def _open_transport(self, auth: Any, program: ServerProgram | None) -> Any:
         match self.config.kind:
             case "stdio":
-                return open_stdio(self._program())
+                assert program is not None
+                return open_stdio(program)
             case "sdk":
                 return open_relay(self.config.name, self._context.relay)
         return open_http(self.config, auth, lambda status: _error_statuses.get([]).append(status))
 
     def _program(self) -> ServerProgram:
+        """The program of the server, resolved. Blocks on the disk; raises `ToolFailure` where it must not start.
+
+        One of the person's own settings starts in a folder of ours, because programs such as `npx` and `python -m` run
+        what is in the folder they are in.
+        """
         config, context = self.config, self._context
         workspace = context.workspace
-        env = {**workspace.setting("env"), **config.env}
+        own_env = {PROJECT_VARIABLE: workspace.project_root, **workspace.setting("env"), **config.env}
+        env = server_environment(workspace.env, own_env, context.mark)
+        env["PATH"] = os.pathsep.join(filter(os.path.isabs, env.get("PATH", os.defpath).split(os.pathsep)))
+        setting, commands = f"mcpServers.{config.name}", workspace.commands
+        place = None if commands is None else commands.places.get(setting)
+        is_own = place is not None and place.layer in ("user", "managed")
+        folder, command = workspace.project_root if workspace.is_on_host else os.sep, config.command
+        if is_own:
+            folder = str(workspace.state_dir / "servers" / re.sub(r"\W", "_", config.name))
+            make_private_folder(Path(folder))
+        folder = os.path.join(folder, config.cwd) if config.cwd else folder
+        if os.sep not in command:
+            path = find_program(command, env, workspace.roots if is_own else ())
+            if path is None:
+                outside = " outside the project" if is_own and find_program(command, env) else ""
+                raise ToolFailure(f"there is no program `{command}`{outside} on PATH")
+            command = path
+        if commands is not None:
+            problem = commands.problem(setting, (config.command, *config.args), folder)
+            if problem is not None:
+                raise ToolFailure(problem)
         return ServerProgram(
-            (config.command, *config.args),
-            server_environment(workspace.env, env, context.mark),
-            config.cwd or (workspace.root if workspace.is_on_host else "/"),
+            (command, *config.args),
+            env,
+            folder,
             context.mark,
             self.stderr,
             context.on_process,

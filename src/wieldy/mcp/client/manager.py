@@ -20,7 +20,7 @@ from wieldy.core.provider import CompletionFunction
 from wieldy.core.threads import in_thread
 from wieldy.core.user_questions import UserQuestions
 from wieldy.core.workspace import Workspace
-from wieldy.mcp.client.config import ServerConfig, parse_servers
+from wieldy.mcp.client.config import PROJECT_VARIABLE, ServerConfig, parse_servers
 from wieldy.mcp.client.connection import Connection, ConnectionContext, ServerState, ServerStateChanged
 from wieldy.mcp.client.definitions import (
     ToolPins,
@@ -102,7 +102,7 @@ class McpServers:
 
     def update(self, settings: Mapping[str, Any]) -> None:
         """Start new servers, stop removed ones, restart changed ones, keep the rest."""
-        configs, problems = parse_servers(settings, self.workspace.env)
+        configs, problems = parse_servers(settings, self._variables())
         self.problems = problems
         for problem in problems:
             log.warning("%s", problem)
@@ -116,9 +116,12 @@ class McpServers:
             if name not in self.servers:
                 self._add(config, keys[name])
 
+    def _variables(self) -> dict[str, str]:
+        return {**self.workspace.env, PROJECT_VARIABLE: self.workspace.project_root}
+
     def enable(self, name: str, enabled: bool) -> None:
         """Stop a configured server, or start it again, until the workspace is closed. Raises `KeyError` for an unknown one."""
-        configs, _ = parse_servers(self.workspace.settings, self.workspace.env)
+        configs, _ = parse_servers(self.workspace.settings, self._variables())
         if name not in {config.name for config in configs}:
             raise KeyError(name)
         (self._disabled.discard if enabled else self._disabled.add)(name)
