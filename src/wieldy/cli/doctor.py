@@ -132,7 +132,8 @@ def _check_sandbox(root: Path) -> list[CheckResult]:
     report = asyncio.run(probe(Toolbox(root, settings={}).workspace))
     first, *rest = report.lines()
     if report.mechanism == "none":
-        return [CheckResult("sandbox", "missing", first.removeprefix("no sandbox: "), "install bubblewrap")]
+        gaps = [CheckResult("", "missing", line.strip()) for line in rest]
+        return [CheckResult("sandbox", "missing", first.removeprefix("no sandbox: "), "install bubblewrap"), *gaps]
     state: CheckState = "ok" if report.is_complete else "missing"
     fix = "" if report.is_complete else "install bubblewrap; it needs unprivileged user namespaces"
     results = [CheckResult("sandbox", state, first.removeprefix("sandbox: "), fix)]

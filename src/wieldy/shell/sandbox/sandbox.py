@@ -64,6 +64,9 @@ _NETWORK_EXIT_CODES = {"curl": (6, 7), "wget": (4,)}
 _PROCESS_PROGRAMS = frozenset({"ps", "pgrep", "pkill", "killall", "lsof", "fuser", "ss", "netstat"})
 
 
+PUT_ASIDE = "they are put aside when the command has ended, or at a look at its output"
+
+
 class SandboxReport(Struct, frozen=True):
     """What a sandbox enforces on this system, as a trial showed."""
 
@@ -93,9 +96,14 @@ class SandboxReport(Struct, frozen=True):
 
     def lines(self) -> list[str]:
         if self.mechanism == "none":
-            return ["no sandbox: neither bubblewrap nor Landlock works here; commands run unconfined"]
+            return [
+                "no sandbox: neither bubblewrap nor Landlock works here; commands run unconfined",
+                "  NOT BLOCKED: writes, reads of secret files and connections of programs that a command starts",
+                f"  NOT BLOCKED: changes of protected files; {PUT_ASIDE}",
+            ]
         enforced = self._enforced()
         blocked = [f"  {'blocked' if held else 'NOT BLOCKED'}: {what}" for what, held in enforced.items()]
+        blocked += [] if self.git else [f"  {PUT_ASIDE}"]
         gap = "  sandbox.autoAllow has no effect here: commands in this sandbox ask as others do"
         return [f"sandbox: {self.mechanism}", *blocked, *(() if all(enforced.values()) else (gap,))]
 
