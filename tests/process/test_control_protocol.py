@@ -188,6 +188,51 @@ def test_a_host_that_wants_to_know_hears_when_nothing_is_left_to_do(peer, script
         assert host.close() == 0
 
 
+def answer(question: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    response = {"subtype": "success", "request_id": question["request_id"], "response": fields}
+    return {"type": "control_response", "response": response}
+
+
+TOUCH = {"call": "Bash", "input": {"command": "touch made"}}
+
+
+def test_rules_beside_a_no_are_in_force(peer, script, project):
+    rules = [{"toolName": "Bash", "ruleContent": "touch made"}]
+    update = {"type": "addRules", "behavior": "deny", "rules": rules, "destination": "session"}
+    with peer(*STREAM, script([TOUCH], [TOUCH], [{"text": "done"}]), "--permission-prompt-tool", "stdio") as host:
+        host.send(request("initialize"), user("go"))
+        question = host.receive(type="control_request")
+        host.send(answer(question, behavior="deny", message="no", updatedPermissions=[update]))
+        lines = [host.receive(type="user"), host.receive(type="user")]
+        assert "rule `Bash(touch made)`" in json.dumps(lines[1])
+        assert host.receive(type="result")["result"] == "done"
+    assert not (project / "made").exists()
+
+
+@pytest.mark.parametrize(
+    "update", [{"type": "removeRules"}, {"type": "addRules", "rules": [{}], "behavior": "allow"}, 3]
+)
+def test_an_update_that_cannot_be_applied_makes_the_answer_a_no(peer, script, project, update):
+    with peer(*STREAM, script([TOUCH], [{"text": "done"}]), "--permission-prompt-tool", "stdio") as host:
+        host.send(request("initialize"), user("go"))
+        host.send(answer(host.receive(type="control_request"), behavior="allow", updatedPermissions=[update]))
+        assert "updatedPermissions" in json.dumps(host.receive(type="user"))
+        assert host.receive(type="result")["result"] == "done"
+    assert not (project / "made").exists()
+
+
+def test_a_catastrophic_input_of_a_host_is_asked_about_again(peer, script, project):
+    with peer(*STREAM, script([TOUCH], [{"text": "done"}]), "--permission-prompt-tool", "stdio") as host:
+        host.send(request("initialize"), user("go"))
+        worse = {"command": "git reset --hard && git clean -fdx"}
+        host.send(answer(host.receive(type="control_request"), behavior="allow", updatedInput=worse))
+        again = host.receive(type="control_request")
+        assert again["request"]["input"]["command"] == worse["command"]
+        host.send(answer(again, behavior="deny", message="not that"))
+        assert "not that" in json.dumps(host.receive(type="user"))
+        assert host.receive(type="result")["result"] == "done"
+
+
 def test_an_error_does_not_end_a_conversation_with_a_host(wieldy, script):
     model = script([{"fail": "bad_request", "message": "no"}], [{"text": "fine"}])
     done = wieldy(*STREAM, model, input=encode(request("initialize"), user("one"), user("two")))
@@ -197,7 +242,8 @@ def test_an_error_does_not_end_a_conversation_with_a_host(wieldy, script):
 
 
 def test_a_line_that_is_no_message_is_a_usage_error(wieldy, script):
-    for line in ("nonsense", '{"type": "control_request"}', '{"type": "user", "message": {"content": 3}}', "[]"):
+    odd = ('{"type": "control_request", "request": []}', '{"type": "control_response", "response": [["a", 1]]}')
+    for line in (*odd, "nonsense", '{"type": "control_request"}', '{"type": "user", "message": {"content": 3}}', "[]"):
         done = wieldy(*STREAM, script([{"text": "x"}]), input=line + "\n")
         assert done.returncode == 2, line
         assert "not a user message" in done.stderr

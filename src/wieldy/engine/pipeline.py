@@ -430,7 +430,10 @@ async def _clear(
         opinions = await _check(plan, ctx, services)
         # Nobody but the person has seen this input.
         advised = [opinion for opinion in advised if opinion.behavior != "allow"]
-        cleared, _ = await authorize(plan, (*opinions, *advised), ticket, services, answered=answer)
+        cleared, last = await authorize(plan, (*opinions, *advised), ticket, services, answered=answer)
+        if last is not None and last is not answer and last.updated_input not in (None, answer.updated_input):
+            problem = f"{plan.tool.name} was not run: its input was changed again after it had been changed."
+            raise Refusal("permission", problem, "Tell the user.", person="its input was changed again, after a change")
     return cleared, tuple(line for each in advice.values() for line in each.context)
 
 
@@ -536,10 +539,13 @@ async def authorize(
 ) -> tuple[ClearedCall, Answer | None]:
     """Clear a call to run, asking the person where the decision is to ask.
 
-    With `answered` they have just allowed this input, which they wrote themselves: it is judged, but not asked about again.
+    With `answered` they have just allowed this input, which they wrote themselves: it is judged, but not asked about again,
+    except where a guard wants it asked: a program may have written it in their name.
     """
     decision = await decide(plan, opinions, services.judge, services.workspace)
     answer: Answer | None = None
+    if any((reason.kind, reason.behavior) == ("guard", "ask") for reason in decision.reasons):
+        answered = None
     if decision.behavior == "ask" and answered is None:
         while await services.queue.approval_order.wait_turn(ticket.order, services.abort):
             # The answers before this one may have added rules or set another mode.

@@ -214,7 +214,9 @@ def _parse(line: bytes) -> dict[str, Any]:
         if kind == "user" and not isinstance(message["message"]["content"], str | list):
             raise TypeError
         if kind in ("control_request", "control_response"):
-            dict(message["request" if kind == "control_request" else "response"])
+            body = message["request" if kind == "control_request" else "response"]
+            if not isinstance(body, dict):
+                raise TypeError
     except (ValueError, KeyError, TypeError, RecursionError):
         shown = line[:80].decode("utf-8", "replace")
         raise MalformedInput(f"stdin holds a line that is not a user message: {shown!r}") from None

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from wieldy.core.decision import Answer, Question
+from wieldy.core.decision import Answer, Behavior, Question
+from wieldy.core.threads import in_thread
 from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.headless.control_channel import ControlChannel, ControlFailure, Fields
@@ -18,6 +22,7 @@ from wieldy.subagents.definitions import AgentType
 
 if TYPE_CHECKING:
     from wieldy.agent.session import Session
+    from wieldy.permissions.rules import Rule
 
 QUESTION_TOOL = "AskUserQuestion"  # what hosts know AskUser as
 MAX_HEADER_CHARS = 12
@@ -59,14 +64,15 @@ class ControlHost:
                 tool_use_id=plan.call.id,
                 **({"agent_id": question.agent} if question.agent else {}),
             )
-            return self.interpret(reply, question)
+            return await self.interpret(reply, question)
         except ControlFailure as failure:
             return Answer(False, f"nobody could be asked: {failure}")
 
-    def interpret(self, reply: Fields, question: Question) -> Answer:
+    async def interpret(self, reply: Fields, question: Question) -> Answer:
         """Interpret the answer to a question, and apply the permissions that it changes. Raises `ControlFailure`."""
-        if reply.get("behavior") == "allow":
-            remember = self._apply_updates(reply.get("updatedPermissions"))
+        is_allowed = reply.get("behavior") == "allow"
+        remember = await self._apply_updates(reply.get("updatedPermissions"), is_allowed=is_allowed)
+        if is_allowed:
             updated = reply.get("updatedInput")
             is_changed = isinstance(updated, Mapping) and updated != question.plan.input
             return Answer(True, remember=remember, updated_input=updated if is_changed else None)
@@ -102,21 +108,64 @@ class ControlHost:
         response = reply.get("mcp_response")
         return response if isinstance(response, Mapping) else {}
 
-    def _apply_updates(self, updates: Any) -> tuple[str, ...]:
-        """Apply the changes of permissions that came with an answer; returns the rules to save in the settings."""
-        saved: list[str] = []
-        for update in updates if isinstance(updates, list) else ():
+    async def _apply_updates(self, updates: Any, *, is_allowed: bool) -> tuple[str, ...]:
+        """Apply the changes of permissions that came with an answer, all or none; returns the allow rules to save.
+
+        Raises `ControlFailure` for one that cannot be applied: what a host wants forbidden must not be lost.
+        """
+        assert self._session is not None
+        session, saved = self._session, list[str]()
+        if updates is not None and not isinstance(updates, list):
+            raise ControlFailure("updatedPermissions is not a list")
+        changes: list[Callable[[], Awaitable[object]]] = []
+        for update in updates or ():
             match update:
                 case {"type": "setMode", "mode": str(mode)}:
-                    assert self._session is not None
-                    set_mode(self._session, mode)
-                case {"type": "addRules", "behavior": "allow", "rules": list(rules)}:
+                    require_mode(session, mode)
+                    changes.append(partial(_at_once, set_mode, session, mode))
+                case {"type": "addRules", "behavior": "allow", "rules": list(rules)} if is_allowed:
                     texts = [rule_text(rule) for rule in rules]
                     if update.get("destination", "session") == "session":
-                        self._grant(texts)
+                        changes.append(partial(_at_once, self._grant, texts))
                     else:
                         saved += texts
+                case {"type": "addRules", "behavior": "deny" | "ask" as behavior, "rules": list(rules)}:
+                    texts = [rule_text(rule) for rule in rules]
+                    changes.append(partial(self._restrict, behavior, texts, update.get("destination", "session")))
+                    _parse_rules(texts, behavior)
+                    self._settings_file(update.get("destination", "session"))
+                case _:
+                    shown = json.dumps(update, default=str)[:200]
+                    raise ControlFailure(f"updatedPermissions cannot be applied, so the answer counts as no: {shown}")
+        for change in changes:
+            await change()
         return tuple(saved)
+
+    async def _restrict(self, behavior: Behavior, texts: list[str], destination: str) -> None:
+        """Deny, or ask about, what rules cover: at once, and in the settings if they are to stay."""
+        from wieldy.settings.store import add_rules
+
+        assert self._session is not None
+        self._session.box.policy.grant(*_parse_rules(texts, behavior))
+        if (file := self._settings_file(destination)) is not None:
+            await in_thread(add_rules, file, behavior, texts)
+
+    def _settings_file(self, destination: str) -> Path | None:
+        """The settings that a destination names; None for the session. Raises `ControlFailure`."""
+        from wieldy.settings.store import local_file, project_file, user_file
+
+        assert self._session is not None
+        project = self._session.box.policy.paths.project
+        match destination:
+            case "session":
+                return None
+            case "userSettings":
+                return user_file(self._session.box.workspace.env)
+            case "projectSettings":
+                return project_file(project)
+            case "localSettings":
+                return local_file(project)
+        raise ControlFailure(f"there is no destination {destination!r} for rules")
 
     def _grant(self, rules: list[str]) -> None:
         from wieldy.permissions.suggest import select_savable_rules
@@ -192,6 +241,27 @@ def _user_answer(question: UserQuestion, answer: Any) -> UserAnswer:
     labels = [label.strip() for label in text.split(",")] if question.several else [text]
     chosen = tuple(label for label in labels if label in question.options)
     return UserAnswer(chosen) if chosen and len(chosen) == len(labels) else UserAnswer(words=text)
+
+
+async def _at_once(change: Callable[..., object], *arguments: Any) -> None:
+    change(*arguments)
+
+
+def _parse_rules(texts: Sequence[str], behavior: Behavior) -> list[Rule]:
+    from wieldy.permissions.rules import Origin, RuleError, parse
+
+    try:
+        return [parse(text, behavior, Origin("session")) for text in texts]
+    except RuleError as error:
+        raise ControlFailure(f"a rule in updatedPermissions cannot be used: {error}") from None
+
+
+def require_mode(session: Session, name: str) -> None:
+    """Raise `ControlFailure` for a mode that is unknown or disabled."""
+    try:
+        session.box.settings.require_mode(name)
+    except ValueError as error:
+        raise ControlFailure(str(error)) from None
 
 
 def set_mode(session: Session, name: str) -> str:

@@ -31,7 +31,7 @@ class PermissionTool:
         plan = question.plan
         try:
             reply = await self._call({"tool_name": plan.tool.name, "input": plan.input, "tool_use_id": plan.call.id})
-            return self._host.interpret(reply, question)
+            return await self._host.interpret(reply, question)
         except WieldyError as failure:
             return Answer(False, f"nobody could be asked: {failure}")
 
