@@ -20,6 +20,7 @@ from wieldy.console import write, write_json
 from wieldy.core.errors import SessionError
 from wieldy.core.programs import own_program
 from wieldy.core.state_dirs import config_home, state_home
+from wieldy.core.truncate import truncate_line
 from wieldy.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -274,7 +275,8 @@ async def _connect_servers(root: Path) -> list[CheckResult]:
 def _check_server(name: str, state: ServerState, server: ManagedServer | None) -> CheckResult:
     what = f"mcp {name}"
     if state.name == "ready" and server is not None:
-        left_out = f", {len(server.quarantined)} left out" if server.quarantined else ""
+        names = truncate_line(", ".join(server.quarantined), 200)
+        left_out = f", left out: {names} (`wieldy mcp get {name}` says why)" if names else ""
         return CheckResult(what, "ok", f"ready, {len(server.tools)} tools{left_out}")
     if state.name == "needs approval":
         fix = f"wieldy mcp reconnect {name}" if server else "wieldy permissions trust"

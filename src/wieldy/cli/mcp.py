@@ -272,6 +272,8 @@ def _format_line(row: dict[str, Any]) -> str:
     about = f"{row['state']}: {row['why']}".rstrip(": ")
     if row["state"] == "ready":
         about = f"{len(row['tools'])} tools" + (f", {len(row['prompts'])} prompts" if row["prompts"] else "")
+        if row["quarantined"]:
+            about += f", left out: {truncate_line(', '.join(row['quarantined']), 200)} (`wieldy mcp get {row['name']}`)"
     return f"{sign} {row['name']:<16} {about}" + (f"   {row['where']}" if row["where"] else "")
 
 

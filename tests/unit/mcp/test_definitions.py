@@ -42,11 +42,6 @@ def test_a_name_that_is_right_keeps_it_and_an_odd_one_that_would_take_it_is_left
     assert (names, collisions) == ({"a b": "mcp__s__a_b"}, {"a.b": "mcp__s__a_b"})
 
 
-def test_no_tool_has_the_name_by_which_rules_know_the_resources_of_its_server():
-    names, collisions = wire_names("s", ["ReadMcpResource", "read"])
-    assert names == {"read": "mcp__s__read"} and list(collisions) == ["ReadMcpResource"]
-
-
 def test_a_users_own_server_keeps_its_key_whatever_a_project_calls_its_servers():
     for foreign in ("my files", "my_files", "my/files"):
         keys = server_keys(["my.files", foreign], {foreign})

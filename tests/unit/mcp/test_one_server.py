@@ -38,6 +38,7 @@ LIST_ALL: tuple[str, dict[str, Any]] = ("ListMcpResources", {})
         ({"deny": ["mcp__s__*"]}, "deny"),
         ({"deny": ["mcp__*"]}, "deny"),
         ({"allow": ["mcp__s"]}, "allow"),
+        ({"allow": ["mcp__s__resources.read", "mcp__s__resources.list"]}, "allow"),
         ({"allow": ["mcp__s__*"]}, "allow"),
         ({"allow": ["mcp__other"]}, "ask"),
         ({"allow": ["ReadMcpResource", "ListMcpResources"]}, "allow"),
@@ -110,13 +111,12 @@ async def test_a_tool_in_the_place_of_another_is_a_changed_tool(stage):
 
 
 async def test_of_two_tools_of_one_name_the_odd_one_is_left_out_by_name(stage):
-    tools = [entry_of("read.file"), entry_of("read_file"), entry_of("ReadMcpResource")]
+    tools = [entry_of("read.file"), entry_of("read_file")]
     async with stage.box(s=stage.entry(tools=tools)) as box:
         await box.connected(20)
         server = box.workspace.services.mcp_servers.servers["s"]
         assert list(server.tools) == ["mcp__s__read_file"]
         assert server.quarantined["read.file"] == "another tool has its name, mcp__s__read_file"
-        assert "ReadMcpResource" in server.quarantined
 
 
 async def test_a_projects_server_takes_no_name_from_your_own(stage):

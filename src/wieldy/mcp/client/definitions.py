@@ -32,7 +32,7 @@ MAX_ALTERNATIVES = 1_000  # ends of all unions of a schema, each reference follo
 MAX_RESULT_CHARS = 500_000
 MAX_NAME_CHARS = 64
 MAX_KEY_CHARS = 30
-RESOURCE_TOOLS = ("ListMcpResources", "ReadMcpResource")
+RESOURCE_TOOLS = {"ListMcpResources": "resources.list", "ReadMcpResource": "resources.read"}
 
 # Where `sanitize_result` puts what the SDK's models would refuse.
 INPUT_SCHEMA_KEY = "wieldy/inputSchema"
@@ -272,7 +272,7 @@ def wire_names(server_key: str, names: Iterable[str]) -> tuple[Mapping[str, str]
         if len(wire) > MAX_NAME_CHARS:
             digest = _short_digest(name)
             wire = f"{wire[: MAX_NAME_CHARS - len(digest) - 1]}_{digest}"
-        if wire in owners or wire in (resource_rule_name(server_key, tool) for tool in RESOURCE_TOOLS):
+        if wire in owners:
             collisions[name] = wire
         else:
             owners[wire] = name
@@ -280,8 +280,8 @@ def wire_names(server_key: str, names: Iterable[str]) -> tuple[Mapping[str, str]
 
 
 def resource_rule_name(server_key: str, tool: str) -> str:
-    """The name by which rules know one of `RESOURCE_TOOLS` where it is used on a server."""
-    return f"mcp__{server_key}__{tool}"
+    """The name by which rules know one of `RESOURCE_TOOLS` where it is used on a server; no tool has a dot in its name."""
+    return f"mcp__{server_key}__{RESOURCE_TOOLS[tool]}"
 
 
 def _plain_key(name: str) -> str:
