@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -74,14 +75,16 @@ class ProtectedFiles:
         folders: Sequence[str],
         *,
         sandboxed: bool,
+        is_held: bool = False,
         git_only: Collection[str] = (),
         factor: int = 1,
     ) -> ProtectedState:
-        """Find the protected files in some folders, and of the home folder where a command runs outside a sandbox."""
+        """Find the protected files in some folders, and in the home folder unless nothing can be written there (`is_held`)."""
         workspace = self._workspace
         named = active_files(workspace.settings, workspace.root, workspace.home)
         also = [(path, NAMED_BY_COMMAND) for path in named]
-        if not sandboxed and workspace.home and workspace.home not in workspace.roots:
+        # Landlock leaves the temp folders writable, and a home folder may lie in one.
+        if workspace.home and workspace.home not in workspace.roots and not is_held:
             also += home_files(workspace.home)
         with self._lock:
             return self._scanner.scan(
@@ -115,6 +118,7 @@ class ProtectedFiles:
             protection_of,
             folders=tuple(map(os.path.realpath, folders)),
             sandboxed=sandboxed,
+            is_held=mechanism == "bubblewrap",
             git_only=git_only,
             expected=_real_paths(effect.path for effect in analysis.effects if isinstance(effect, Writes)),
         )
@@ -127,15 +131,17 @@ class ProtectedFiles:
         *,
         folders: Sequence[str],
         sandboxed: bool = False,
+        is_held: bool = False,
         git_only: Collection[str] = (),
         expected: Collection[str] = (),
     ) -> ProtectedWatch:
         """Look at what is protected before a command. `expected` are files that it was judged to write."""
         started = time.time_ns()
-        before = await in_thread(self.scan, protection_of, folders, sandboxed=sandboxed, git_only=git_only)
-        watch = ProtectedWatch(
-            self._workspace, self, protection_of, tuple(folders), sandboxed, tuple(git_only), before, started
-        )
+        scan = partial(self.scan, protection_of, folders, sandboxed=sandboxed, is_held=is_held, git_only=git_only)
+        before = await in_thread(scan)
+        reachable = tuple(folders) if sandboxed else ("/",)
+        watch = ProtectedWatch(self._workspace, self, scan, reachable, tuple(git_only), before, started)
+        watch.protection_of = protection_of
         watch.expected = tuple(expected)
         self._watches.append(watch)
         return watch
@@ -168,9 +174,8 @@ class ProtectedWatch:
         self,
         workspace: Workspace,
         service: ProtectedFiles,
-        protection_of: FindProtection,
+        scan: Callable[..., ProtectedState],
         folders: tuple[str, ...],
-        sandboxed: bool,
         git_only: tuple[str, ...],
         before: ProtectedState,
         started: int,
@@ -179,11 +184,11 @@ class ProtectedWatch:
         self.incomplete = ""  # why some protected files may have been overlooked
         self.expected: tuple[str, ...] = ()
         self.held: tuple[str, ...] = ()
+        self.protection_of: FindProtection = lambda path: None
         self._workspace = workspace
         self._service = service
-        self._protection_of = protection_of
+        self._scan = scan
         self._folders = folders
-        self._sandboxed = sandboxed
         self._git_only = git_only
         self._known = dict(before.files)
         self._why = dict(before.why)
@@ -262,17 +267,11 @@ class ProtectedWatch:
 
     def _check(self) -> list[PutAside]:
         with self._checking:
-            now = self._service.scan(
-                self._protection_of,
-                self._folders,
-                sandboxed=self._sandboxed,
-                git_only=self._git_only,
-                factor=1 if self.before.problem else 10,
-            )
+            now = self._scan(factor=1 if self.before.problem else 10)
             self.incomplete = now.problem or self.before.problem
             judge = GitJudge(
                 [path for path in self.before.git if path in self._known],
-                self._folders if self._sandboxed else ("/",),
+                self._folders,
                 self._workspace.env,
             )
             found: list[PutAside] = []
@@ -301,7 +300,7 @@ class ProtectedWatch:
         is_git = path in now.git or path in self.before.git
         if (
             path in self.expected
-            or any(_is_at_or_below(path, (each,)) and self._protection_of(each) for each in self.expected)
+            or any(_is_at_or_below(path, (each,)) and self.protection_of(each) for each in self.expected)
             or is_own_write(path)
             or (after is None and not os.path.isdir(os.path.dirname(path)))
             or (is_git and after is not None and judge.is_harmless(path, before.content if before else None))

@@ -172,6 +172,14 @@ async def test_the_home_folder_is_compared_where_a_command_runs_outside_a_sandbo
     assert changed == [".ssh/known_hosts", "plain"]
 
 
+async def test_it_is_compared_in_landlock_too_where_it_lies_in_a_temp_folder(root, home):
+    (home / ".bashrc").write_text("mine")
+    async with bypassing(root, "landlock") as box:
+        await run_script(box, writes([str(home / ".bashrc"), str(home / ".profile")]))
+    assert (home / ".bashrc").read_text() == "mine"
+    assert not (home / ".profile").exists()
+
+
 async def test_what_the_person_was_asked_about_stays(root):
     rules = {"allow": ["Edit(/.env)", "Bash"]}
     async with bypassing(root, permissions=rules) as box:
