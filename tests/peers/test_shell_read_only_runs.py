@@ -160,7 +160,7 @@ def plant(place: Path, environment: dict[str, str]) -> None:
     (place / ".ignore").symlink_to("file")
     (place / ".rgignore").symlink_to("/etc/passwd")
     (place / ".gitattributes").write_text("* diff=evil filter=evil merge=evil\n")
-    for folder in (place / "sub", place):
+    for repository in (place / "sub", place):
         settings = {
             "core.fsmonitor": evil, "core.pager": evil, "core.editor": evil, "core.sshCommand": evil, "core.askPass": evil,
             "core.alternateRefsCommand": evil, "diff.external": evil, "diff.evil.textconv": evil, "diff.evil.command": evil,
@@ -170,22 +170,24 @@ def plant(place: Path, environment: dict[str, str]) -> None:
             "remote.origin.uploadpack": evil, "submodule.sub.update": f"!{evil}", "gc.recentObjectsHook": evil,
             "status.submoduleSummary": "true", "diff.submodule": "log", "submodule.recurse": "true",
         }  # fmt: skip
-        if folder != place:
+        if repository != place:
             for command in ("git init -q", "git commit -q --allow-empty -m inner"):
-                subprocess.run(command.split(), cwd=folder, env=environment, check=True, capture_output=True)
-            (folder / "file").write_text("inner\n")
-            subprocess.run(["git", "add", "-f", "file"], cwd=folder, env=environment, check=True, capture_output=True)
-            (folder / ".gitattributes").write_text("* diff=evil filter=evil\n")
-            (folder / "file").write_text("inner, changed\n")
+                subprocess.run(command.split(), cwd=repository, env=environment, check=True, capture_output=True)
+            (repository / "file").write_text("inner\n")
+            subprocess.run(
+                ["git", "add", "-f", "file"], cwd=repository, env=environment, check=True, capture_output=True
+            )
+            (repository / ".gitattributes").write_text("* diff=evil filter=evil\n")
+            (repository / "file").write_text("inner, changed\n")
             subprocess.run(["git", "add", "sub"], cwd=place, env=environment, check=True, capture_output=True)
             subprocess.run(
                 ["git", "commit", "-qm", "link"], cwd=place, env=environment, check=True, capture_output=True
             )
         for hook in ("post-index-change", "fsmonitor-watchman", "pre-auto-gc", "reference-transaction"):
-            (folder / ".git/hooks").mkdir(exist_ok=True)
-            shutil.copy(evil, folder / ".git/hooks" / hook)
+            (repository / ".git/hooks").mkdir(exist_ok=True)
+            shutil.copy(evil, repository / ".git/hooks" / hook)
         for key, value in settings.items():
-            subprocess.run(["git", "config", key, str(value)], cwd=folder, env=environment, check=True)
+            subprocess.run(["git", "config", key, str(value)], cwd=repository, env=environment, check=True)
 
 
 @pytest.fixture(scope="module")
