@@ -491,7 +491,8 @@ async def _neutral_environment(analysis: Analysis, workspace: Workspace, *, is_c
     if analysis.verdict == "unknown":
         variables = {}
     else:
-        variables = {"GOTOOLCHAIN": "local"}
+        # `pip list` asks its server now and then whether it is up to date.
+        variables = {"GOTOOLCHAIN": "local", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         # The command was judged by the names of its programs. A relative folder of PATH could be any folder; one in a
         # project, such as that of an active virtual environment, is searched only by what can change nothing.
         may_search_project = is_confined and analysis.verdict == "read_only"

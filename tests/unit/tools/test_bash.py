@@ -350,3 +350,12 @@ async def test_no_secret_is_in_the_environment_of_a_command_unless_the_settings_
     async with open_box(bash={"keepEnv": ["GH_TOKEN"]}, env={"SMTP_PASS": "set by the settings"}) as box:
         result = await box.call("Bash", command="echo $GH_TOKEN $SMTP_PASS $MYSQL_PWD")
         assert result.text.startswith("hunter2 set by the settings\n")
+
+
+@pytest.mark.asyncio
+async def test_a_command_that_only_reads_looks_for_no_other_version_of_a_program(open_box, monkeypatch):
+    for name in ("PIP_DISABLE_PIP_VERSION_CHECK", "GOTOOLCHAIN"):
+        monkeypatch.delenv(name, raising=False)
+    async with open_box() as box:
+        result = await box.call("Bash", command="printenv PIP_DISABLE_PIP_VERSION_CHECK GOTOOLCHAIN")
+    assert "1\nlocal" in result.text

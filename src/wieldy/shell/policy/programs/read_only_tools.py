@@ -268,7 +268,6 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
     "pgrep": ProgramSpec(
         "-acflnovwxiL -d: -P: -g: -s: -t: -u: -U: -G: --full --list-name --list-full --newest --oldest --count", "text"
     ),
-    "pidof": ProgramSpec("-cqsx -o: -S:", "text"),
     "printenv": ProgramSpec("-0 --null --help --version", "text"),
     "cal": ProgramSpec("-13jmnsSyYwV -A: -B: -n:", "text"),
     "seq": ProgramSpec("-w -f: -s: --format= --separator= --equal-width --help --version -#", "text"),

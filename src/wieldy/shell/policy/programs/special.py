@@ -190,6 +190,14 @@ def _netstat(call: ProgramCall) -> CallEffects:
     return NO_EFFECTS if parsed.has("-n", "--numeric") else unknown("`netstat` without `-n` asks a name server")
 
 
+def _pidof(call: ProgramCall) -> CallEffects:
+    """`pidof`; what it does not understand it reports to the system log."""
+    parsed = parse_args(call.args, option_table("-cqsx -o:", exact=True))
+    if any(not re.fullmatch(r"\d+(,\d+)*|%PPID", word.text) for word in parsed.values("-o")):
+        return unknown("`pidof -o` without the number of a process")
+    return NO_EFFECTS
+
+
 def _ss(call: ProgramCall) -> CallEffects:
     """`ss` with a filter of states, ports and addresses in digits: any other word it looks up as the name of a host."""
     parsed = parse_args(call.args, option_table(_SS))
@@ -292,6 +300,7 @@ SPECIAL_PROGRAMS: Mapping[str, ProgramCheck] = {
     "ps": _ps,
     "netstat": _netstat,
     "ss": _ss,
+    "pidof": _pidof,
     "pip": _pip,
     "pip3": _pip,
     "go": _go,
