@@ -15,6 +15,7 @@ from wieldy.agent.transcript import Conversation
 from wieldy.approval import Ask, NoApprover
 from wieldy.core.abort import Abort
 from wieldy.core.decision import Answer, Question
+from wieldy.core.effects import USES_FOLDER
 from wieldy.core.errors import Deferred, SessionError
 from wieldy.core.option_checks import require_callable
 from wieldy.core.threads import call_function
@@ -44,6 +45,7 @@ class DeferredQuestions:
         self._defers = defers
         self._record = record
         self._replies: dict[str, Reply] = {}
+        self._answered: dict[str, QuestionDeferred] = {}
 
     def resume_with(
         self, replies: Mapping[str, Reply], conversation: Callable[[], Conversation], go_on: Callable[[set[str]], Work]
@@ -72,13 +74,16 @@ class DeferredQuestions:
                 open_ids = ", ".join(pending) or "none"
                 raise SessionError(f"there is no open question {id!r}; open are: {open_ids}")
             self._replies[id] = _checked(reply, pending[id])
+            self._answered[id] = pending[id]
 
     async def ask(self, question: Question) -> bool | str | Answer:
         """Answer a permission question."""
         plan = question.plan
         if plan.call.id in self._replies:
             reply: Any = self._replies.pop(plan.call.id)
-            return reply  # type: ignore[no-any-return]
+            folder = self._answered.pop(plan.call.id).cwd
+            if not folder or folder == plan.cwd or USES_FOLDER not in plan.touches:
+                return reply  # type: ignore[no-any-return]
         if self._ask is not None:
             answer: bool | str | Answer = await call_function(self._ask, question)
             return answer
@@ -119,6 +124,7 @@ def deferred_question(question: Question) -> QuestionDeferred:
         decision=question.as_dict()["decision"],
         agent=question.agent if calls else "",
         call=calls[0] if calls else "",
+        cwd=plan.cwd,
     )
 
 

@@ -171,7 +171,7 @@ class QuestionDeferred(TranscriptRecord, frozen=True, tag="question"):
     """A question that is answered later: about the permission of a call (`decision`), or one that a call asks (`questions`).
 
     `id` is that of the call, `name` its tool. Where a subagent made the call, `agent` names it, and `call` is the call in this
-    conversation that waits for the subagent.
+    conversation that waits for the subagent. `cwd` is the folder that the call was judged for.
     """
 
     id: str
@@ -181,6 +181,7 @@ class QuestionDeferred(TranscriptRecord, frozen=True, tag="question"):
     questions: list[dict[str, Any]] | None = None
     agent: str = ""
     call: str = ""
+    cwd: str = ""
 
     @property
     def kind(self) -> Literal["permission", "user"]:

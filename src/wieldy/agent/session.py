@@ -264,6 +264,13 @@ class Session(SessionState):
         await self.aclose()
 
     def _go_on(self, calls: set[str]) -> Work:
+        from wieldy.permissions.paths import is_below
+
+        workspace = self.box.workspace
+        folder = next((question.cwd for question in self.conversation.open_questions() if not question.agent), "")
+        if any(is_below(folder, root) for root in workspace.roots):
+            workspace.cwd = folder  # the calls are about the folder that the first question was asked in
+
         def keep(context: tuple[str, ...]) -> None:
             self._start_context += context
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.agent.oracle import check_history
 
-from wieldy import Answer, Script, SessionError, tool
+from wieldy import Answer, Script, Session, SessionError, tool
 from wieldy.core.events import RunEnded, ToolStarted
 
 pytestmark = pytest.mark.asyncio
@@ -267,3 +267,36 @@ async def test_a_conversation_with_open_questions_is_not_compacted(make_session)
         with pytest.raises(SessionError, match="questions are waiting"):
             await session.compact()
         assert [question.id for question in session.pending] == ["a"]
+
+
+@pytest.mark.parametrize("call", ["Write", "Bash"])
+async def test_an_answer_is_about_the_folder_in_which_it_was_asked(tmp_path, monkeypatch, call):
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "state"))
+    (tmp_path / "project" / "sub").mkdir(parents=True)
+    input = {"file_path": "g", "content": "x"} if call == "Write" else {"command": "touch g"}
+    turn = [{"call": "Bash", "input": {"command": "cd sub"}, "id": "c"}, {"call": call, "input": input, "id": "w"}]
+    options: dict[str, Any] = {"ask": "defer", "settings": {}}
+    async with Session(tmp_path / "project", model=Script([turn]), **options) as session:
+        await session.ask("go")
+        assert [question.id for question in session.pending] == ["w"]
+    async with Session(
+        tmp_path / "project", model=Script([[{"text": "done"}]]), resume=session.id, **options
+    ) as resumed:
+        assert await resumed.answer({"w": True}) == "done"
+    assert (tmp_path / "project" / "sub" / "g").exists()
+    assert not (tmp_path / "project" / "g").exists()
+
+
+async def test_an_answer_is_not_taken_for_another_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "state"))
+    (tmp_path / "project" / "sub").mkdir(parents=True)
+    turn = [{"call": "Bash", "input": {"command": "cd sub"}, "id": "c"}]
+    turn.append({"call": "Bash", "input": {"command": "touch g"}, "id": "w"})
+    options: dict[str, Any] = {"ask": "defer", "settings": {}}
+    async with Session(tmp_path / "project", model=Script([turn]), **options) as session:
+        await session.ask("go")
+    (tmp_path / "project" / "sub").rmdir()
+    async with Session(tmp_path / "project", model=Script([]), resume=session.id, **options) as resumed:
+        await resumed.answer({"w": True})
+        assert [question.id for question in resumed.pending] == ["w"]
+    assert not (tmp_path / "project" / "g").exists()
