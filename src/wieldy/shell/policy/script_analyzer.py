@@ -172,8 +172,9 @@ class ScriptAnalyzer:
         self._cache: dict[str, CachedPart] = {}
         self._constants = constant_variables(script)
         self._names_on_disk = names_on_disk
-        # How many loops are around the command, how many processes were left running, and whether a later stage ends it.
-        self._loops = 0
+        # How many loops are around the command, and how many of unknown length; how many processes were left running;
+        # whether a later stage ends it.
+        self._loops = self._open_loops = 0
         self._background = 0
         self._is_cut = False
 
@@ -276,6 +277,7 @@ class ScriptAnalyzer:
         values = self._loop_values(loop, state)
         state = _before_body(state, loop)
         self._loops += 1
+        self._open_loops += values is None
         if values is not None and loop.variable:
             self.revisited = True
             for value in values:
@@ -285,6 +287,7 @@ class ScriptAnalyzer:
                 self.follow_script(loop.condition, state)
             self.follow_script(loop.body, state)
         self._loops -= 1
+        self._open_loops -= values is None
         return state
 
     def _loop_values(self, loop: syntax.LoopCommand, state: ShellState) -> list[Word] | None:
@@ -344,6 +347,10 @@ class ScriptAnalyzer:
                 self._follow_pieces(word.pieces, state)
 
     def _follow_pieces(self, pieces: tuple[syntax.Piece, ...], state: ShellState) -> None:
+        if self._open_loops and any(
+            isinstance(piece, syntax.Substitution) and piece.process for piece in syntax.nested_pieces(pieces)
+        ):
+            self._add_problem("it starts processes in the background without a small bound")
         for hazard in syntax.expansion_hazards(pieces):
             self._add_problem(hazard)
         for script in syntax.substituted_scripts(pieces):
