@@ -447,3 +447,31 @@ def test_a_worker_imports_nothing_from_the_folder_one_stands_in(batch, isolate):
     assert done.returncode == 0, done.stderr
     assert batch.endings() == {"t0": "done"}
     assert not mark.exists()
+
+
+def test_what_a_batch_writes_is_private_at_umask_0_and_copies_of_a_private_project_stay_so(batch):
+    batch.project.chmod(0o700)
+    batch.write_tasks(
+        1, model=batch.script("s", [{"call": "Bash", "input": {"command": "echo x > y"}}], [{"text": "done"}])
+    )
+    command = [sys.executable, "-I", "-m", "wieldy", "batch", str(batch.tasks), "--out", str(batch.out)]
+    options = ("--mode", "bypassPermissions", "--isolate", "copy", "--keep-copies")
+    script = f"umask 0; exec {shlex.join([*command, *options])}"
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=batch.folder, env=batch.env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for top in (batch.out, batch.folder / "person"):
+        files = [Path(folder, name) for folder, _, names in os.walk(top) for name in names]
+        private = [
+            path
+            for path in files
+            if path.name in ("trajectory.json", "a.txt", "y", "results.jsonl", "transcript.jsonl")
+        ]
+        assert private or top != batch.out
+        for path in private:
+            places = [
+                path,
+                *(above for above in path.parents if above.is_relative_to(batch.folder) and above != batch.folder),
+            ]
+            assert any(place.stat().st_mode & 0o077 == 0 for place in places), path

@@ -26,6 +26,7 @@ from wieldy.agent.records import (
 )
 from wieldy.agent.transcript import NAME, records
 from wieldy.core.provider import ToolSpec
+from wieldy.core.state_dirs import open_private
 
 SCHEMA_VERSION = "ATIF-v1.8"
 IMAGE_FOLDER = "images"
@@ -178,8 +179,9 @@ class TrajectoryBuilder:
         data = base64.b64decode(source["data"])
         name = f"{IMAGE_FOLDER}/{blake2b(data, digest_size=8).hexdigest()}{IMAGE_SUFFIXES[media_type]}"
         file = self._images / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_bytes(data)
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        with open(file, "wb", opener=open_private) as stream:
+            stream.write(data)
         return {"type": "image", "source": {"media_type": media_type, "path": name}}
 
     def _text(self, content: Any) -> str:

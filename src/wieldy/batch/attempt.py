@@ -36,6 +36,7 @@ from wieldy.core.events import (
     ToolEnded,
     ToolProgress,
 )
+from wieldy.core.state_dirs import open_private
 from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.core.truncate import truncate
 from wieldy.headless.summary import RunTotals
@@ -260,7 +261,8 @@ class Attempt:
         from wieldy.agent.trajectory import build_trajectory
 
         trajectory = build_trajectory(self._folder, session.system_prompt, session.tool_specs)
-        (self._folder / TRAJECTORY).write_bytes(msgspec.json.encode(trajectory))
+        with open(self._folder / TRAJECTORY, "wb", opener=open_private) as file:
+            file.write(msgspec.json.encode(trajectory))
 
     async def _command(self, command: str, copy: WorkingCopy, env: Mapping[str, str], log: str) -> TaskCheck:
         return await self._host.commands.run(

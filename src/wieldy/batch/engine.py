@@ -12,6 +12,7 @@ from wieldy.batch.processes import WorkerProcess
 from wieldy.batch.rates import RateGate
 from wieldy.batch.results import AttemptResult
 from wieldy.core.errors import WieldyError
+from wieldy.core.state_dirs import make_private_folder
 
 
 class EngineError(WieldyError):
@@ -48,7 +49,7 @@ class LocalEngine:
         self._count = 0
 
     async def start(self) -> None:
-        self._work.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self._work)
 
     async def run(self, job: Job, report: Report, *, alone: bool) -> AttemptResult:
         if not alone:

@@ -28,6 +28,7 @@ from msgspec import Struct
 from wieldy.backends.overlay import OverlayMount, overlay_problem
 from wieldy.batch.identity import digest, fingerprint
 from wieldy.batch.tasks import TaskSource, is_remote
+from wieldy.core.state_dirs import make_private_folder
 from wieldy.working_copies.files import (
     NO_REFLINK,
     IsolationError,
@@ -122,7 +123,7 @@ class SourceCache:
     def _locked(self, name: str) -> Iterator[None]:
         import fcntl
 
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self._folder)
         with open(self._folder / f"{name}.lock", "w", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -142,7 +143,7 @@ def clean_work_folder(work: Path) -> None:
 
 def make_copy(source: TaskSource, isolate: Isolation, scratch: Path, sources: SourceCache) -> WorkingCopy:
     """Make the copy of an attempt below its scratch folder. Raises `IsolationError` or `SourceError`."""
-    scratch.mkdir(parents=True, exist_ok=True)
+    make_private_folder(scratch)
     target = scratch / "copy"
     try:
         if isolate == "auto":

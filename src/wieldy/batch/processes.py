@@ -62,7 +62,7 @@ class WorkerProcess:
     ) -> WorkerProcess:
         """Start a worker; `wrap` turns its command into one that prepares what it runs in."""
         log.parent.mkdir(parents=True, exist_ok=True)
-        output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         ours, theirs = socket.socketpair()
         python = own_python(START_CODE, str(theirs.fileno()), str(work.absolute()))
         try:

@@ -30,6 +30,7 @@ from wieldy.batch.processes import WorkerLost
 from wieldy.batch.rates import RateLimiter, RateReport
 from wieldy.batch.results import AttemptResult
 from wieldy.core.errors import WieldyError
+from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.threads import in_thread
 from wieldy.providers.catalog import model_environment
 
@@ -259,7 +260,8 @@ class ClusterWorker:
         base = Path(work) if work else Path(tempfile.gettempdir()) / f"wieldy-batch-{os.getuid()}"
         self._work = base / digest(os.path.dirname(token))
         self._is_shared = os.path.exists(token)
-        self._work.mkdir(parents=True, exist_ok=True)
+        make_private_folder(base)
+        make_private_folder(self._work)
         self._runner = AttemptRunner(self._work, ClusterGate(gate))
         self._progress: dict[str, bytes] = {}
 

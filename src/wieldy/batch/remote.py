@@ -43,6 +43,7 @@ from wieldy.batch.store import (
     decode_result,
     write_durably,
 )
+from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.threads import in_thread
 
 SPOOL_NAME = "spool"
@@ -297,7 +298,7 @@ class RemoteStore(ResultStore):
             self._note_attempt(result)
 
     def _prepare_folder(self) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)  # below the folder for copies, where nothing else is
+        make_private_folder(self.path)  # below the folder for copies, where nothing else is
 
     def _check_bucket(self) -> None:
         self._bucket.check()

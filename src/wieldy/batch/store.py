@@ -31,6 +31,7 @@ from wieldy.agent.payloads import fsync_folder
 from wieldy.batch.identity import digest
 from wieldy.batch.results import AttemptResult
 from wieldy.core.errors import WieldyError
+from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.threads import in_thread, in_thread_uncancellable
 
 RUN_NAME = "run.json"
@@ -170,10 +171,10 @@ class ResultStore(RunFolder):
         """Create the folder, or take over an existing one; lock it. Raises `StoreError`."""
         try:
             self._prepare_folder()
-            self._lock = os.open(self.path / f".lock{self.part.suffix}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._lock = os.open(self.path / f".lock{self.part.suffix}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._take_lock()
             name = f"results{self.part.suffix}.jsonl"
-            self._file = os.open(self.path / name, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._file = os.open(self.path / name, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._size = os.fstat(self._file).st_size
             if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
                 self._write(b"\n")  # a torn last line must not swallow the next result
@@ -384,12 +385,12 @@ def decode_result(line: bytes) -> AttemptResult | None:
 
 def make_attempt_folder(task_folder: Path, after: int = 0) -> tuple[int, Path]:
     """Create the folder of the next attempt, with a number above `after`. Raises `OSError`."""
-    task_folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(task_folder)
     number = max(after, *_attempt_numbers(task_folder), 0)
     while True:
         number += 1
         with contextlib.suppress(FileExistsError):
-            (task_folder / str(number)).mkdir()
+            (task_folder / str(number)).mkdir(mode=0o700)
             return number, task_folder / str(number)
 
 

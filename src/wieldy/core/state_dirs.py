@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -44,9 +46,24 @@ def shared_folders(env: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create a folder, and those above it that do not exist, for its owner only."""
+    """Create a folder, and those above it that do not exist, for its owner only. Refuses one that others own or can write to.
+
+    Raises `PermissionError`. Where a folder above belongs to another user, who could swap what is in it, only a sticky one is
+    accepted, such as /tmp.
+    """
     for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
+    if (why := _why_foreign(folder)) is not None:
+        raise PermissionError(errno.EPERM, f"{why}; remove it or name another folder", str(folder))
+
+
+def _why_foreign(folder: Path) -> str | None:
+    if not hasattr(os, "getuid"):
+        return None
+    status = os.stat(folder)
+    if status.st_uid != os.getuid():
+        return "the folder belongs to another user"
+    return "others can write to the folder" if status.st_mode & stat.S_IWOTH else None
 
 
 def open_private(path: str, flags: int) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 MAX_MEMORY = 2 << 30
-"""ripgrep needs some 100 MB for the largest repositories, and the size of a file for a match over several lines."""
+"""ripgrep maps no files into memory here, but reads one whole for a match over several lines."""
 
 
 def kill_process(process: asyncio.subprocess.Process) -> None:

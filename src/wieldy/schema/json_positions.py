@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 MAX_DEPTH = 64
+MAX_DUPLICATES = 50
 
 JsonPath: TypeAlias = tuple[str | int, ...]
 
@@ -39,7 +40,7 @@ class JsonSyntaxError(ValueError):
         self.column = column
 
 
-class JsonNode(Struct, frozen=True):
+class JsonNode(Struct, frozen=True, dict=True):
     """A value and the range of text it stands in. Objects have `members`, arrays `items`, as far as positions were asked
     for."""
 
@@ -51,7 +52,11 @@ class JsonNode(Struct, frozen=True):
 
     def member(self, name: str) -> JsonMember | None:
         """The member of this name; of several the last, which is the one that counts."""
-        return next((member for member in reversed(self.members) if member.name == name), None)
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> dict[str, JsonMember]:
+        return {member.name: member for member in self.members}
 
 
 class JsonMember(Struct, frozen=True):
@@ -192,7 +197,7 @@ class _Parser:
             if not self.text.startswith('"', position):
                 raise self.error("expected a key in double quotes, or `}`", position)
             name, name_end = self.string(position)
-            if name in values:
+            if name in values and len(self.duplicates) < MAX_DUPLICATES:
                 self.duplicates.append((name, line_and_column(self.text, position)[0]))
             colon = self.skip_space(name_end)
             if not self.text.startswith(":", colon):

@@ -17,6 +17,22 @@ _INVALID = object()
 _HOST_PATTERN = re.compile(r"(\*\.)?[^\s/*:@]+(:\d{1,5})?")
 
 
+MAX_PROBLEMS = 50
+
+
+class _TooManyProblems(Exception):
+    """What is wrong is not worth looking at one by one."""
+
+
+class _Problems(list["InvalidValue"]):
+    """Problems of one source, up to a bound: each may be searched for similar names, which a hostile file could exploit."""
+
+    def append(self, problem: InvalidValue) -> None:
+        if len(self) >= MAX_PROBLEMS:
+            raise _TooManyProblems
+        super().append(problem)
+
+
 class InvalidValue(Struct, frozen=True):
     """What is wrong with a value, and its path."""
 
@@ -43,9 +59,16 @@ def _restricts(entry: Any) -> bool:
 
 
 def validate(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[InvalidValue]]:
-    """Return the valid values, and what is wrong with the rest. Unknown keys are kept and reported."""
-    problems: list[InvalidValue] = []
-    valid = _validate_section(values, key_tree(), (), problems)
+    """Return the valid values, and what is wrong with the rest. Unknown keys are kept and reported.
+
+    With too many problems nothing is valid, and that is fatal: a restriction may be among what was not looked at.
+    """
+    problems = _Problems()
+    try:
+        valid = _validate_section(values, key_tree(), (), problems)
+    except _TooManyProblems:
+        text = f"more than {MAX_PROBLEMS} problems in this file; nothing of it is used"
+        return {}, [*problems[:3], InvalidValue((), text)]
     reported = {problem.path[:3] for problem in problems}
     problems += [problem for problem in _rate_limit_problems(valid) if problem.path not in reported]
     problems += _host_problems(valid)

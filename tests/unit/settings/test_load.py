@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from wieldy.core.errors import SettingsError
 from wieldy.permissions.trust import Trust
 
 
@@ -380,3 +381,37 @@ def test_limits_of_a_tool_that_is_probably_misspelled_are_a_warning(project) -> 
 def test_a_whole_number_for_a_float_is_not_ignored(project) -> None:
     project.write("user", {"search": {"seconds": 2}})
     assert project.load().get("search.seconds") == 2
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({f"permission{n}": 1 for n in range(40_000)}),
+        json.dumps({"permissions": {f"den{n}": [] for n in range(40_000)}}),
+        "{" + ",".join('"permissions": {}' for _ in range(50_000)) + "}",
+        json.dumps({"tools": {f"Bash{n}": {"level": 3} for n in range(30_000)}}),
+        json.dumps({"permissions": {"deny": [7] * 100_000}}),
+        json.dumps({"env": {f"A{n}": 1 for n in range(50_000)}}),
+    ],
+)
+def test_a_flood_of_names_or_mistakes_costs_no_time_and_loses_no_restriction(project, text) -> None:
+    project.write("project", text)
+    settings = project.load()
+    assert len(settings.warnings) + len(settings.errors) < 200
+    if '"permissions": {}' not in text:
+        assert "more than 50 problems" in str(settings.errors)
+        with pytest.raises(SettingsError):
+            settings.require_rules()
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("behavior", ["deny", "ask", "allow"])
+def test_a_project_with_too_many_rules_is_told_so_and_nothing_starts(project, behavior) -> None:
+    project.write("project", {"permissions": {behavior: [f"Edit(/a{n})" for n in range(2_001)]}})
+    settings = project.load()
+    assert "may bring 2000 permission rules, and this file has 2001" in str(settings.errors[0])
+    with pytest.raises(SettingsError):
+        settings.require_rules()
+    project.write("project", {"permissions": {behavior: [f"Edit(/a{n})" for n in range(2_000)]}})
+    assert not project.load().errors

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from wieldy.core.descriptors import add_idle_descriptors
+from wieldy.core.state_dirs import make_private_folder
 from wieldy.files.writing.disk import LOCAL_DISK, sync_folder
 
 T = TypeVar("T")
@@ -309,7 +310,7 @@ class JournalDatabase:
         try:
             return os.open(path, flags, 0o600)
         except FileNotFoundError:
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            make_private_folder(Path(self._folder))
             return os.open(path, flags, 0o600)
 
     def _sync_folder(self) -> None:

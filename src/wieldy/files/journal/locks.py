@@ -10,6 +10,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 # Paths share a fixed number of lock files: none has to be removed, and two unrelated paths rarely meet.
+from wieldy.core.state_dirs import make_private_folder
+
 LOCK_FILES = 256
 
 
@@ -61,7 +63,7 @@ def _open(path: str) -> int:
     try:
         return os.open(path, flags, 0o600)
     except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        make_private_folder(Path(path).parent)
         return os.open(path, flags, 0o600)
 
 

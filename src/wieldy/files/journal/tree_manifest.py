@@ -16,6 +16,7 @@ from struct import Struct as BinaryStruct
 from typing import NamedTuple, TypeAlias
 
 from wieldy.files.journal.folder_watch import FolderWatch, WatchedChanges
+from wieldy.files.writing.metadata import restorable_mode
 from wieldy.search.ignore import VERSION_CONTROL, IgnoreRules, inside_repository, load_parent_rules
 
 # Where the content of a file can be had: an offset in the copies, the id of a git object, or nowhere.
@@ -52,7 +53,8 @@ class FileStamp(NamedTuple):
 
     @property
     def permissions(self) -> int:
-        return stat.S_IMODE(self.mode)
+        """What undo restores; the special bits only of a file of our own."""
+        return restorable_mode(self.mode, self.owner >> 32)
 
 
 class FolderState:

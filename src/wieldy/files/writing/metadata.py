@@ -21,6 +21,12 @@ def can_keep_owner(stat: os.stat_result) -> bool:
     return stat.st_uid == os.geteuid() and (stat.st_gid == os.getegid() or stat.st_gid in os.getgroups())
 
 
+def restorable_mode(status_mode: int, owner: int) -> int:
+    """The permissions of a file that may be given to a new one of ours: with another owner, special bits mean another user."""
+    mode = st.S_IMODE(status_mode)
+    return mode if not hasattr(os, "geteuid") or owner == os.geteuid() else mode & 0o777
+
+
 def copy_metadata(disk: Disk, original: int, new: int) -> tuple[str, ...]:
     """Copy what `original` has to the open file `new`; returns notes on what could not be kept."""
     old_stat, new_stat = os.fstat(original), os.fstat(new)

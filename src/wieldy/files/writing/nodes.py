@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from wieldy.core.realpath import PathChanged, open_resolved_folder
+from wieldy.files.writing.metadata import restorable_mode
 from wieldy.files.writing.target import split_path
 
 NodeKind: TypeAlias = Literal["file", "symlink", "folder", "other"]
@@ -78,7 +79,7 @@ def node_at(name: str, folder: int) -> Node | None:
         return None
     mode = st.S_IMODE(status.st_mode)
     if st.S_ISREG(status.st_mode):
-        return Node("file", mode)
+        return Node("file", restorable_mode(status.st_mode, status.st_uid))
     return Node("folder", mode) if st.S_ISDIR(status.st_mode) else Node("other")
 
 
