@@ -55,6 +55,7 @@ def main(temp: str) -> None:
             kernel.keep_capabilities((*kernel.READING_CAPABILITIES, kernel.SEEING_CAPABILITY))
             kernel.install_filter(kernel.reading_filter(os.uname().machine, truncation=True, signals=True))
             _serve(seeing, Layers(0))
+            _remove(temp)  # our owner may have been killed
             os._exit(0)
         seeing.close()
         _confine(version, temp)
@@ -77,6 +78,16 @@ def _confine(version: int, temp: str) -> None:
     kernel.restrict(ruleset)
     os.close(ruleset)
     kernel.install_filter(kernel.reading_filter(os.uname().machine, truncation=version < 3))
+
+
+def _remove(folder: str) -> None:
+    for parent, folders, files in os.walk(folder, topdown=False):
+        for name in files:
+            os.unlink(os.path.join(parent, name))
+        for name in folders:
+            path = os.path.join(parent, name)
+            os.unlink(path) if os.path.islink(path) else os.rmdir(path)
+    os.rmdir(folder)
 
 
 def _serve(server: socket.socket, layers: Layers) -> None:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -206,6 +207,36 @@ async def test_its_own_end_leaves_neither_process_nor_folder(tmp_path: Path) -> 
         assert process.poll() is not None
         with pytest.raises(ProcessLookupError):
             os.kill(sibling.pid, 0)
+
+
+KILLED = """
+import os, signal
+from wieldy.shell.sandbox.launcher import LAUNCHER
+assert LAUNCHER.works("test")
+os.makedirs(f"{LAUNCHER.temp}/folder/inner")
+os.symlink("/etc", f"{LAUNCHER.temp}/link")
+open(f"{LAUNCHER.temp}/folder/file", "w").close()
+print(LAUNCHER.temp, LAUNCHER._process.pid, LAUNCHER._sibling.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_death_of_its_owner_leaves_neither_process_nor_folder() -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, check=False)
+    temp, *pids = done.stdout.split()
+    deadline = time.monotonic() + 10
+    while any(map(is_alive, map(int, pids))) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not any(map(is_alive, map(int, pids)))
+    assert not os.path.exists(temp)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] not in "ZX"
 
 
 @pytest.mark.asyncio
