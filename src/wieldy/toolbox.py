@@ -24,7 +24,7 @@ from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events
 from wieldy.engine.pipeline import decide, handle, plan_and_check
 from wieldy.engine.supervise import Supervisor
-from wieldy.engine.turn import Flush
+from wieldy.engine.turn import OnStart
 from wieldy.files.journal.paths import journal_path
 from wieldy.files.session_undo import SessionUndo
 from wieldy.framework_adapters import FrameworkAdapters
@@ -212,7 +212,7 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
         self,
         message_id: str | None = None,
         *,
-        flush: Flush | None = None,
+        on_start: OnStart | None = None,
         loop_breaker: LoopBreaker | None = None,
     ) -> Turn:
         """A turn whose calls are submitted one by one, each starting at once; undo can take back a whole turn."""
@@ -220,7 +220,7 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
         self._live.follow_settings()
         if message_id is None:
             message_id = f"turn_{self.id}_{next(self._turn_numbers)}"
-        return Turn(self.services, message_id, new_id=self._new_call_id, flush=flush, loop_breaker=loop_breaker)
+        return Turn(self.services, message_id, new_id=self._new_call_id, on_start=on_start, loop_breaker=loop_breaker)
 
     async def explain(self, name: str, input: RawInput | None = None, /, **fields: Any) -> Decision:
         """What would be decided about a call, and why. Neither the call nor a hook is run, and nobody is asked.

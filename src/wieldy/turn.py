@@ -15,7 +15,7 @@ from wieldy.core.tool_names import suggest_name
 from wieldy.engine.loop_breaker import LoopBreaker
 from wieldy.engine.services import Services
 from wieldy.engine.streamed_message import StreamedMessage
-from wieldy.engine.turn import CallTurn, Flush
+from wieldy.engine.turn import CallTurn, OnStart
 
 Wire: TypeAlias = Literal["anthropic", "openai", "responses"]
 
@@ -76,10 +76,10 @@ class Turn(CallTurn):
         message_id: str | None = None,
         *,
         new_id: Callable[[], str],
-        flush: Flush | None = None,
+        on_start: OnStart | None = None,
         loop_breaker: LoopBreaker | None = None,
     ) -> None:
-        super().__init__(services, message_id, flush=flush, loop_breaker=loop_breaker)
+        super().__init__(services, message_id, on_start=on_start, loop_breaker=loop_breaker)
         self._new_id = new_id
         self._wire: Wire | None = None
         self._parser: EventParser | None = None

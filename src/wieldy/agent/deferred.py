@@ -57,12 +57,12 @@ class DeferredQuestions:
 
         async def work(loop: AgentLoop, context: tuple[str, ...], abort: Abort) -> RunEnd:
             pending = {question.id: question for question in conversation().open_questions()}
-            if (
-                not pending and not conversation().waiting
-            ):  # with `waiting`, a process ended after the answers were given
+            # Without a question, a process ended after the answers were given: what they were for goes on.
+            answered = conversation().answered_agents()
+            if not (pending or answered or conversation().waiting or conversation().awaits_model):
                 raise SessionError("no question is waiting for an answer")
             self.take_replies(replies, pending)
-            calls = {pending[id].call or id for id in replies}
+            calls = {pending[id].call or id for id in replies} | answered
             return await go_on(calls)(loop, context, abort)
 
         return work

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
+from wieldy.agent.lost_calls import calls_to_repeat
 from wieldy.agent.model_turn import ModelTurn, TurnResult
 from wieldy.agent.prompts import SteeringQueue, prompt_text
 from wieldy.agent.records import ModelChanged, UserMessage
@@ -228,6 +229,9 @@ class AgentLoop:
         Raises `Aborted`, `ProviderFailure` or `SessionError`.
         """
         self._model_turn.loop_breaker.reset()
+        if (end := await self._repeat_lost(abort)) is not None:
+            self._steering.add(content)  # it was not sent, and the end of the run says so
+            return end
         context = (*context, *await self._prompt_context(content))
         self._record_prompt(UserMessage([*content, *map(_text_block, context)], at=time.time()))
         return await self._run_turns(abort)
@@ -247,6 +251,8 @@ class AgentLoop:
 
         Raises `Aborted`, `ProviderFailure` or `SessionError`.
         """
+        if (end := await self._repeat_lost(abort)) is not None:
+            return end
         calls = self.transcript.conversation.waiting_calls()
         if calls:
             result = await self._model_turn.run_calls(calls, abort)
@@ -255,6 +261,14 @@ class AgentLoop:
         if context:
             self.transcript.append(UserMessage([*map(_text_block, context)]))
         return await self._run_turns(abort)
+
+    async def _repeat_lost(self, abort: Abort) -> RunEnd | None:
+        """Make lost calls again whose tools say that they may be; how the run has ended if it goes no further."""
+        calls = calls_to_repeat(self.transcript)
+        if not calls:
+            return None
+        self.transcript.conversation.lost.clear()
+        return _run_end(await self._model_turn.run_calls(calls, abort), abort, "")
 
     async def await_report(self, context: Sequence[str], abort: Abort) -> RunEnd:
         """Wait for the report of a background subagent that goes on, then run turns until the end.

@@ -18,10 +18,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from wieldy.agent.lost_calls import RepeatAdviser
 from wieldy.agent.records import AssistantBlock, AssistantMessageEnded, CallsWaiting, MessageDiscarded, ToolResultRecord
 from wieldy.agent.seen_files import take_record
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
-from wieldy.agent.transcript import Transcript
+from wieldy.agent.transcript import UNKNOWN, Transcript
 from wieldy.core.abort import Abort
 from wieldy.core.call import ToolCall
 from wieldy.core.errors import SessionError
@@ -117,7 +118,7 @@ class ModelTurn:
         started = time.monotonic()
         failure: ProviderFailure | None = None
         interrupted = False
-        async with self.box.turn(flush=self.transcript.flush, loop_breaker=self.loop_breaker) as turn:
+        async with self.box.turn(on_start=self.transcript.record_start, loop_breaker=self.loop_breaker) as turn:
             attempt = TurnAttempt(turn, self.transcript, self.box)
             message = attempt.message
             try:
@@ -143,9 +144,14 @@ class ModelTurn:
         return TurnResult(content, text, reason, results, is_interrupted, failure, looping, is_waiting)
 
     async def run_calls(self, calls: Sequence[ToolCall], abort: Abort) -> TurnResult:
-        """Run calls of an earlier message, whose questions have been answered."""
-        async with self.box.turn(flush=self.transcript.flush, loop_breaker=self.loop_breaker) as turn:
-            attempt = TurnAttempt(turn, self.transcript, self.box)
+        """Run calls of an earlier message: their questions have been answered, or they are made again after a crash."""
+        conversation = self.transcript.conversation
+        ids = {call.id for call in calls}.difference(conversation.agents)
+        repeated = {id: started for id, started in conversation.started.items() if id in ids}
+        async with self.box.turn(on_start=self.transcript.record_start, loop_breaker=self.loop_breaker) as turn:
+            if repeated:
+                turn.add_adviser(RepeatAdviser(repeated))
+            attempt = TurnAttempt(turn, self.transcript, self.box, frozenset(repeated))
             for call in calls:
                 attempt.submit(call)
             results = await turn.results()
@@ -196,12 +202,15 @@ class ModelTurn:
 class TurnAttempt:
     """Joins a streamed message, the turn its calls run in, and the transcript. Blocks and results are recorded once."""
 
-    def __init__(self, turn: CallTurn, transcript: Transcript, box: ToolboxProtocol) -> None:
+    def __init__(
+        self, turn: CallTurn, transcript: Transcript, box: ToolboxProtocol, repeated: frozenset[str] = frozenset()
+    ) -> None:
         self.message = StreamedMessage(transcript.conversation.ids)
         self._turn = turn
         self._transcript = transcript
         self._workspace = box.workspace
         self._events = box.events
+        self._repeated = repeated
         self._recorded_blocks = 0
         self._recorded_results: set[str] = set()
 
@@ -258,7 +267,10 @@ class TurnAttempt:
             if result.call_id not in self._recorded_results and not isinstance(result.outcome, Waiting):
                 stage = result.outcome.stage if isinstance(result.outcome, Refused) else None
                 person = result.person_text if isinstance(result.outcome, Refused | Failed) else ""
-                self._transcript.append(ToolResultRecord(result.as_wire(), stage, person))
+                block = result.as_wire()
+                if stage is not None and result.call_id in self._repeated:  # it was not made again
+                    block["content"] = [{"type": "text", "text": UNKNOWN}, *block["content"]]
+                self._transcript.append(ToolResultRecord(block, stage, person))
                 self._recorded_results.add(result.call_id)
         if (seen := take_record(self._workspace)) is not None:
             self._transcript.append(seen)

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-VERSION = 1
+VERSION = 2  # since 2, the start of each call that must not be made twice is recorded
 
 Block: TypeAlias = dict[str, Any]
 
@@ -75,6 +75,13 @@ class ToolResultRecord(TranscriptRecord, frozen=True, tag="result"):
     block: Block
     refused: str | None = None
     person: str = ""
+
+
+class CallStarted(TranscriptRecord, frozen=True, tag="started"):
+    """A call that must not be made twice is about to start. `replay` says what becomes of it if it has no result."""
+
+    id: str
+    replay: str = "never"
 
 
 class SeenFile(Struct, frozen=True, omit_defaults=True):
@@ -204,7 +211,7 @@ class CallsWaiting(TranscriptRecord, frozen=True, tag="waiting"):
 
 
 class QuestionSettled(TranscriptRecord, frozen=True, tag="settled"):
-    """The call of a subagent that a question was about has a result."""
+    """The call of a subagent that a question was about has started or has a result."""
 
     id: str
 
@@ -244,6 +251,7 @@ AnyRecord: TypeAlias = (
     | AssistantMessageEnded
     | MessageDiscarded
     | ToolResultRecord
+    | CallStarted
     | FilesSeen
     | ToolsActivated
     | HistoryReplaced

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import is_
+from types import MappingProxyType
 from typing import Any
 
 from wieldy.core.messages import NO_TEXT, THINKING_TYPES, ContentBlock, History, Message, Role
@@ -23,13 +24,17 @@ FORBIDDEN_TYPES: Mapping[Role, frozenset[str]] = {
     "assistant": frozenset({"tool_result", "image", "document"}),
 }
 
+NONE: Mapping[str, str] = MappingProxyType({})
 _ILLEGAL_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def repair(history: History, used_ids: set[str] | None = None, *, whole: bool = True) -> list[Message]:
+def repair(
+    history: History, used_ids: set[str] | None = None, *, whole: bool = True, missing: Mapping[str, str] = NONE
+) -> list[Message]:
     """Return a history that begins with the user, alternates, and answers every call once, in order, right after it.
 
-    If this is not the `whole` history, `used_ids` are the call ids before it; those of this part are added.
+    If this is not the `whole` history, `used_ids` are the call ids before it; those of this part are added. `missing` has a
+    text for calls without a result, where more is known of them.
     """
     used_ids = set() if used_ids is None else used_ids
     if not whole and len(history) == 2 and (ids := _valid_call_ids(*history)) and used_ids.isdisjoint(ids):
@@ -43,7 +48,7 @@ def repair(history: History, used_ids: set[str] | None = None, *, whole: bool = 
             repaired.append(message)
             answer = merged[index + 1] if index + 1 < len(merged) else None
             if call_ids or (answer is not None and _has_results(answer)):
-                results = _with_all_results(answer, call_ids)
+                results = _with_all_results(answer, call_ids, missing)
                 if answer is None:
                     repaired.append(results)
                 else:
@@ -216,7 +221,9 @@ def _with_unique_ids(message: Message, used_ids: set[str]) -> tuple[Message, lis
     return Message(message.role, tuple(content)), ids
 
 
-def _with_all_results(answer: Message | None, ids: Sequence[tuple[str, str]]) -> Message:
+def _with_all_results(
+    answer: Message | None, ids: Sequence[tuple[str, str]], missing: Mapping[str, str] = NONE
+) -> Message:
     """The user message after some calls: one result for each in order, then its other blocks."""
     if answer is not None and [block.get("tool_use_id") for block in answer.content] == [new for _, new in ids]:
         return answer
@@ -227,17 +234,19 @@ def _with_all_results(answer: Message | None, ids: Sequence[tuple[str, str]]) ->
             by_id.setdefault(block["tool_use_id"], []).append(block)
         else:
             rest.append(block)
-    results = [_result_for(old, new, by_id) for old, new in ids]
+    results = [_result_for(old, new, by_id, missing) for old, new in ids]
     content = (*results, *rest) or ({"type": "text", "text": NO_TEXT},)
     return answer if answer is not None and _same(content, answer.content) else Message("user", content)
 
 
-def _result_for(old: str, new: str, by_id: Mapping[str, list[ContentBlock]]) -> ContentBlock:
+def _result_for(
+    old: str, new: str, by_id: Mapping[str, list[ContentBlock]], missing: Mapping[str, str]
+) -> ContentBlock:
     for id in (new, old):
         if blocks := by_id.get(id):
             block = blocks.pop(0)
             return block if block["tool_use_id"] == new else {**block, "tool_use_id": new}
-    return {"type": "tool_result", "tool_use_id": new, "content": INTERRUPTED, "is_error": True}
+    return {"type": "tool_result", "tool_use_id": new, "content": missing.get(old, INTERRUPTED), "is_error": True}
 
 
 def _has_results(message: Message) -> bool:

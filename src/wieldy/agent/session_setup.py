@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from wieldy.agent.loop import AgentLoop, RequestOptions, RequestPrefix, RunEnd, RunLimits
+from wieldy.agent.lost_calls import settle_lost
 from wieldy.agent.models import SessionModels
 from wieldy.agent.prompts import SteeringQueue
 from wieldy.agent.records import (
@@ -137,6 +138,7 @@ class SessionSetup:
         box, provider, transcript = self._box, self._models.main, self._transcript
         conversation, record = transcript.conversation, transcript.append
         await self.prefix.prepare(provider, conversation.activated)
+        await settle_lost(box, transcript, is_fork=self._forked_from is not None)
         if self._forked_from is not None:
             self._record_copy()
         if conversation.header is None or self._forked_from is not None:
@@ -220,7 +222,7 @@ class SessionSetup:
             handles, failures = await self._starter(loop).go_on(sorted(delegated | background), abort)
             reports = [await handles[call].report() for call in sorted(delegated) if call in handles]
             end = RunEnd("done")
-            if conversation.waiting and (not calls or calls - delegated):
+            if (conversation.waiting and (not calls or calls - delegated)) or (conversation.awaits_model and not calls):
                 end = await loop.resume(context, abort)
             elif background:
                 end = await loop.await_report(context, abort)

@@ -24,7 +24,7 @@ from wieldy.core.truncate import truncate
 from wieldy.core.workspace import ChildWorkspace, CopiedRoot, Workspace
 from wieldy.engine.events import Events
 from wieldy.engine.loop_breaker import LoopBreaker
-from wieldy.engine.turn import CallTurn, Flush
+from wieldy.engine.turn import CallTurn, OnStart
 from wieldy.hooks.dispatch import Hooks
 from wieldy.permissions.decide import Policy, RuleMatcher
 from wieldy.permissions.guarded_files import GuardedFiles
@@ -373,8 +373,8 @@ class SubagentToolbox:
             self.settings, self.workspace, parent.services, parts=self.parts, abort=abort, own_queue=tree is not None
         )
 
-    def turn(self, *, flush: Flush | None = None, loop_breaker: LoopBreaker | None = None) -> CallTurn:
-        return CallTurn(self.services, self._turn_id, flush=flush, loop_breaker=loop_breaker)
+    def turn(self, *, on_start: OnStart | None = None, loop_breaker: LoopBreaker | None = None) -> CallTurn:
+        return CallTurn(self.services, self._turn_id, on_start=on_start, loop_breaker=loop_breaker)
 
     async def offering(self, window: int | None = None) -> OfferedTools:
         return await self.workspace.services.toolset.offering(window)

@@ -14,10 +14,12 @@ from msgspec.structs import replace
 
 from wieldy.agent.deferred import deferred_question
 from wieldy.agent.loop import AgentLoop, RequestOptions, RequestPrefix, RunEnd, RunLimits
+from wieldy.agent.lost_calls import settle_lost
 from wieldy.agent.models import SubagentModels
 from wieldy.agent.records import (
     VERSION,
     ApprovalRequested,
+    CallStarted,
     ModelChanged,
     QuestionSettled,
     SessionHeader,
@@ -317,8 +319,8 @@ class SubagentRun:
             parent.append(SideRequestMade(cost, agent=self._identity.id))
         if isinstance(record, QuestionSettled):
             parent.append(record)
-        elif isinstance(record, ToolResultRecord):
-            id = record.block.get("tool_use_id")
+        elif isinstance(record, ToolResultRecord | CallStarted):
+            id = record.id if isinstance(record, CallStarted) else record.block.get("tool_use_id")
             if id in self.transcript.conversation.pending:
                 parent.append(QuestionSettled(str(id)))
 
@@ -390,6 +392,7 @@ class SubagentRun:
             record_activated=lambda names: record(ToolsActivated(names)),
         )
         await prefix.prepare(self._provider, conversation.activated)
+        await settle_lost(box, self.transcript)
         self._report_missing_tools()
         if conversation.header is None:
             record(self._header())

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from wieldy.engine.events import Events
     from wieldy.engine.loop_breaker import LoopBreaker
     from wieldy.engine.services import Services
-    from wieldy.engine.turn import CallTurn, Flush
+    from wieldy.engine.turn import CallTurn, OnStart
     from wieldy.hooks.dispatch import Hooks
     from wieldy.settings.load import Settings
     from wieldy.toolset.toolset import OfferedTools
@@ -51,7 +51,7 @@ class ToolboxProtocol(Protocol):
     @property
     def hooks(self) -> Hooks: ...
 
-    def turn(self, *, flush: Flush | None = None, loop_breaker: LoopBreaker | None = None) -> CallTurn:
+    def turn(self, *, on_start: OnStart | None = None, loop_breaker: LoopBreaker | None = None) -> CallTurn:
         """Start a turn, to which calls are submitted one by one."""
         ...
 

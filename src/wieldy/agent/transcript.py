@@ -21,6 +21,7 @@ from wieldy.agent.payloads import PAYLOAD_CHARS, PayloadStore, may_hold_referenc
 from wieldy.agent.records import (
     AssistantBlock,
     AssistantMessageEnded,
+    CallStarted,
     CallsWaiting,
     FilesSeen,
     HistoryReplaced,
@@ -51,6 +52,7 @@ from wieldy.core.errors import SessionError
 from wieldy.core.messages import ContentBlock, Message
 from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.threads import in_thread
+from wieldy.core.tool import Replay
 from wieldy.engine.results import clean
 
 NAME = "transcript.jsonl"
@@ -85,6 +87,12 @@ class Transcript:
         self._is_torn = False  # whether a write failed, and may have left half a line
         self._has_failed = False
 
+    async def record_start(self, id: str, replay: Replay, lasts: bool) -> None:
+        """Record that a call is about to start; on disk where its effects last. Raises `SessionError`."""
+        self.append(CallStarted(id, replay))
+        if lasts:
+            await self.flush()
+
     def append(self, record: TranscriptRecord) -> None:
         """Write a record. Raises `SessionError` when that fails: a run that cannot be resumed must not go on."""
         if self._payloads is not None:
@@ -101,7 +109,7 @@ class Transcript:
         """The conversation of an earlier subagent; None where there is none. Raises `SessionError`."""
         if self.path is None:
             return None
-        conversation = await in_thread(lambda: fold(records(folder)))
+        conversation = await in_thread(lambda: fold(records(folder), keep_lost=True))
         return None if conversation.header is None else conversation
 
     def _write(self, record: TranscriptRecord, payloads: PayloadStore) -> None:
@@ -125,7 +133,7 @@ class Transcript:
         """Replace the conversation by that of the log in a folder."""
         if self.path == folder / NAME:
             self.open()  # before it is read, so that no other process can add to it meanwhile
-        self.conversation = await in_thread(lambda: fold(records(folder)))
+        self.conversation = await in_thread(lambda: fold(records(folder), keep_lost=True))
         if self.conversation.agents and self.path is not None and self.path.parent != folder:
             # A fork: its subagents go on in copies of their own.
             copy = self.path.parent / SUBAGENT_FOLDER
@@ -277,8 +285,11 @@ def _lock_owner(folder: Path) -> str:
     return "this process" if pid == os.getpid() else f"another process (pid {pid})"
 
 
-def fold(records: Iterable[TranscriptRecord]) -> Conversation:
-    """Build the conversation that some records describe, repaired so that an API accepts it."""
+def fold(records: Iterable[TranscriptRecord], *, keep_lost: bool = False) -> Conversation:
+    """Build the conversation that some records describe, repaired so that an API accepts it.
+
+    With `keep_lost`, calls whose result was lost keep none for now: see `Conversation.lost`.
+    """
     conversation = Conversation()
     gc_was_enabled = gc.isenabled()
     gc.disable()  # nearly all objects made here stay; collections would take as long as the fold itself
@@ -286,12 +297,26 @@ def fold(records: Iterable[TranscriptRecord]) -> Conversation:
         for record in records:
             conversation.apply(record)
         conversation.recover_agents()
-        if not conversation.waiting:
+        conversation.find_lost()
+        if not conversation.waiting and not (keep_lost and conversation.lost):
             conversation.settle()
     finally:
         if gc_was_enabled:
             gc.enable()
     return conversation
+
+
+NOT_RUN = "Not run: the process ended before this call had done anything. Make it again if it is still needed."
+UNKNOWN = (
+    "Unknown: the process ended while this call ran. It may have happened, in whole or in part, or not at all. "
+    "Find out before you make it again."
+)
+UNKNOWN_FOR_PERSON = "unknown: wieldy ended while this call ran; it may or may not have happened, and is not repeated"
+
+
+def lost_text(started: CallStarted | None) -> str:
+    """What the model reads as the result of a call whose result was lost."""
+    return NOT_RUN if started is None else UNKNOWN
 
 
 class CallError(NamedTuple):
@@ -310,7 +335,8 @@ class Conversation:
     not run because questions are answered later, `pending` those questions, of subagents too. `agents` are the subagents that
     have not ended, by the call that started them; `waiting_agents` are the calls of those that wait for answers, `delegated`
     the calls that the program made itself. `errors` is what a person reads of calls that failed, by call id. `seen` are the
-    files that the model knows; a compaction does not change them, as it changes no file.
+    files that the model knows; a compaction does not change them, as it changes no file. `started` are the calls without a
+    result that had begun to do what must not be done twice; `lost` are the calls whose result a dead process left unrecorded.
     """
 
     def __init__(self) -> None:
@@ -331,9 +357,12 @@ class Conversation:
         self.waiting: list[str] = []
         self.agents: dict[str, SubagentStarted] = {}
         self.waiting_agents: set[str] = set()
+        self.continued_agents: set[str] = set()
         self.delegated: set[str] = set()
         self.errors: dict[str, CallError] = {}
         self.seen: dict[str, SeenFile] = {}
+        self.started: dict[str, CallStarted] = {}
+        self.lost: dict[str, ToolCall] = {}
 
     def apply(self, record: TranscriptRecord) -> None:
         """Fold one record in. Records that are of no concern here are skipped."""
@@ -347,7 +376,8 @@ class Conversation:
         """
         self._close_open_message()
         if self.repaired < len(self.messages):
-            tail = repair(self.messages[self.repaired :], self.repaired_ids, whole=self.repaired == 0)
+            lost = {id: lost_text(self.started.get(id)) for id in self.lost}
+            tail = repair(self.messages[self.repaired :], self.repaired_ids, whole=self.repaired == 0, missing=lost)
             self.messages[self.repaired :] = tail
             self.repaired = len(self.messages)
         return self.messages
@@ -357,6 +387,7 @@ class Conversation:
         other = Conversation()
         other.messages, other.blocks, other.results = list(self.messages), dict(self.blocks), list(self.results)
         other.repaired, other.repaired_ids = self.repaired, set(self.repaired_ids)
+        other.started, other.lost = self.started, self.lost
         return other
 
     def _replace(self, messages: Iterable[Message]) -> None:
@@ -387,12 +418,14 @@ class Conversation:
 
     def _forget_agent(self, call: str) -> None:
         self.agents.pop(call, None)
-        self.waiting_agents.discard(call)
-        self.delegated.discard(call)
+        for calls in (self.waiting_agents, self.continued_agents, self.delegated):
+            calls.discard(call)
         for id in [id for id, question in self.pending.items() if question.call == call]:
             del self.pending[id]
 
     def _on_subagent_started(self, record: SubagentStarted) -> None:
+        if record.call in self.agents:
+            self.continued_agents.add(record.call)
         self.agents[record.call] = record
         self.waiting_agents.discard(record.call)
 
@@ -400,17 +433,49 @@ class Conversation:
         self.delegated.add(record.call)
 
     def recover_agents(self) -> None:
-        """Have subagents wait that were at work when the process ended, and whose questions are not settled."""
+        """Have subagents wait that were at work when the process ended, after or before the answer to a question."""
         self.waiting_agents.update(question.call for question in self.pending.values() if question.call in self.agents)
+        self.waiting_agents.update(self.continued_agents)
 
     def open_questions(self) -> list[QuestionDeferred]:
         """The questions that calls or subagents are waiting for."""
         waiting = self.waiting_agents.union(self.waiting)
         return [question for question in self.pending.values() if (question.call or question.id) in waiting]
 
+    def answered_agents(self) -> set[str]:
+        """The calls of subagents that have all answers and were stopped by the end of a process; not those that a call awaits."""
+        asking = {question.call for question in self.pending.values()}
+        return self.waiting_agents.difference(self.waiting, asking)
+
+    @property
+    def awaits_model(self) -> bool:
+        """Whether the last word are results that the model has not heard of."""
+        last = self.messages[-1] if self.messages else None
+        return bool(self.results) or (
+            last is not None and all(block["type"] == "tool_result" for block in last.content)
+        )
+
     def background_agents(self) -> set[str]:
         """The calls of subagents that wait for answers, and that the model hears of when they report."""
         return self.waiting_agents.difference(self.waiting, self.delegated)
+
+    def find_lost(self) -> None:
+        """Find the calls of the last answer that have no result, in the transcript of a process that has ended.
+
+        Transcripts of the first version do not tell which calls had started: nothing is known of those.
+        """
+        if self.header is None or self.header.v < 2:
+            return
+        if not self.waiting:
+            self._close_open_message()
+        last = [message for message in self.messages[-2:] if message.role == "assistant"][-1:]
+        blocks = [*self.results, *(self.messages[-1].content if self.messages else ())]
+        done = {block.get("tool_use_id") for block in blocks}.union(self.waiting)
+        calls = [block for message in last for block in message.calls() if block["id"] not in done]
+        self.lost = {block["id"]: ToolCall(block["id"], block["name"], block["input"]) for block in calls}
+        for id in self.lost:
+            if id in self.started:
+                self.errors[id] = CallError(UNKNOWN_FOR_PERSON, None)
 
     def waiting_calls(self) -> list[ToolCall]:
         """The calls that have not run because they, or calls before them, wait for an answer."""
@@ -443,6 +508,7 @@ class Conversation:
         self._count(record.usage)
         if record.why == "waiting":
             self.waiting_agents.add(record.call)
+            self.continued_agents.discard(record.call)
         else:
             self._forget_agent(record.call)
 
@@ -453,10 +519,19 @@ class Conversation:
     def _on_discarded(self, record: MessageDiscarded) -> None:
         self.blocks.clear()
 
+    def _on_started(self, record: CallStarted) -> None:
+        self.started[record.id] = record
+        if record.id in self.waiting and record.id not in self.agents:  # a subagent goes on from its own transcript
+            self.waiting.remove(record.id)
+            self.pending.pop(record.id, None)
+
     def _on_result(self, record: ToolResultRecord) -> None:
         if isinstance(record.block.get("type"), str) and isinstance(record.block.get("tool_use_id"), str):
             self.results.append(record.block)
             id = record.block["tool_use_id"]
+            self.started.pop(id, None)
+            self.lost.pop(id, None)
+            self.errors.pop(id, None)
             if record.person:
                 self.errors[id] = CallError(record.person, record.refused)
             if self.waiting:
@@ -572,6 +647,7 @@ _HANDLERS: Mapping[type[TranscriptRecord], Callable[[Conversation, Any], None]] 
     MessageDiscarded: Conversation._on_discarded,
     ToolResultRecord: Conversation._on_result,
     FilesSeen: Conversation._on_seen,
+    CallStarted: Conversation._on_started,
     SubagentEnded: Conversation._on_subagent_ended,
     QuestionDeferred: Conversation._on_question,
     CallsWaiting: Conversation._on_waiting,

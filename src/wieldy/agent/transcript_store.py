@@ -70,7 +70,7 @@ class StoredTranscript(Transcript):
         found = [record for line in await self._read(session_id) if (record := decode_record(line)) is not None]
         if not found:
             raise SessionError(f"there is no session {session_id} in the store")
-        self.conversation = fold(found)
+        self.conversation = fold(found, keep_lost=True)
         if session_id != self._session_id:
             await self._copy_subagents(session_id)
 
@@ -80,7 +80,7 @@ class StoredTranscript(Transcript):
     async def read_subagent(self, agent_id: str, folder: Path) -> Conversation | None:
         lines = await self._read(_stored_id(self._session_id, agent_id))
         found = [record for line in lines if (record := decode_record(line)) is not None]
-        return fold(found) if found else None
+        return fold(found, keep_lost=True) if found else None
 
     async def _copy_subagents(self, session_id: str) -> None:
         """Copy the transcripts of the subagents that are not over in another session, of which this one is a fork."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias
 
 from msgspec import Struct
 
 from wieldy.core.abort import Abort
-from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects
+from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Fetches, is_lasting
 from wieldy.core.outcome import Block, Content, Text, ToolResult
 from wieldy.core.truncate import truncate_line
 
@@ -30,6 +30,13 @@ else:
     Deps = TypeVar("Deps")
 
 DEFAULT_MAX_RESULT_CHARS = 50_000
+
+Replay: TypeAlias = Literal["safe", "ask", "never", "journal"]
+"""What becomes of a call that had started when the process died: it is made again, the person is asked, or neither.
+
+`journal`: it changes files through the journal alone, which knows what happened.
+"""
+REPLAYS: tuple[Replay, ...] = ("safe", "ask", "never", "journal")
 
 
 class Progress(Struct, frozen=True):
@@ -96,6 +103,11 @@ class ToolContext(Struct, Generic[Deps], eq=False):
         return self.read_options()
 
     @property
+    def idempotency_key(self) -> str:
+        """A key that this call keeps when it is made again after a crash, for services that do the same request once."""
+        return f"{self.workspace.session_dir.name}:{self.call_id}"
+
+    @property
     def cwd(self) -> str:
         """The folder that the call was judged for; the current one of the session may be another by now."""
         return self.workspace.cwd if self.plan is None else self.plan.cwd
@@ -130,6 +142,7 @@ class Tool:
     timeout: float | None = None
     # Whether a call whose paths are all absolute depends on the current folder nevertheless.
     uses_folder: bool = True
+    replay: Replay | None = None
     # `run` refuses all that `check` refuses: a call that nobody is asked about need not be checked before.
     rechecks_on_run: bool = False
 
@@ -193,6 +206,16 @@ class Tool:
     def effects(self, input: Mapping[str, Any], workspace: Workspace) -> Effects:
         """What a call with this input touches."""
         return NO_EFFECTS if self.read_only else UNKNOWN_EFFECTS
+
+    def replay_of(self, effects: Effects) -> Replay:
+        """What becomes of a call with these effects that had started when the process died.
+
+        A tool that does not say so: a call that changes nothing is safe, any other is never made again unasked.
+        """
+        changes = any(map(is_lasting, effects)) or (not self.read_only and any(isinstance(e, Fetches) for e in effects))
+        if self.replay is None or (self.replay == "journal" and not changes):
+            return "never" if changes else "safe"
+        return self.replay
 
     def concurrency_safe(self, input: Mapping[str, Any]) -> bool | None:
         """Whether the call may run beside others; None derives it from the effects."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack, ca
 
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Reads, Writes
 from wieldy.core.errors import ToolDefinitionError
-from wieldy.core.tool import Doubt, Tool, ToolContext, maybe_await
+from wieldy.core.tool import REPLAYS, Doubt, Replay, Tool, ToolContext, maybe_await
 from wieldy.core.tool_names import name_problem, suggest_name
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Declared(TypedDict, total=False):
     uses_folder: bool
     max_result_chars: int
     timeout: float
+    replay: Replay
     input_schema: Mapping[str, Any]
 
 
@@ -80,7 +81,8 @@ def tool(
 
     The function may be sync or async, return a value, or yield `Progress` and then its result. Its docstring is what the model
     reads; its annotations are the input. Say `reads="path"` or `writes="path"` for parameters that name files, `read_only=True`
-    for a tool that changes nothing. A tool that declares nothing runs alone and asks first.
+    for a tool that changes nothing. A tool that declares nothing runs alone and asks first. `replay` says what becomes of a
+    call that had started when the process died: `"safe"` makes it again, `"ask"` asks the person, `"never"` does neither.
 
     `described_in=__file__` takes description and prompt from the `.md` file beside the module; `cls` is a subclass of
     `FunctionTool` with methods of its own.
@@ -114,6 +116,7 @@ class FunctionTool(Tool, Generic[P, R]):
         self.deferred = declared.get("deferred", False)
         self.max_result_chars = declared.get("max_result_chars", Tool.max_result_chars)
         self.timeout = declared.get("timeout", Tool.timeout)
+        self.replay = declared.get("replay", Tool.replay)
         self.input_schema = declared.get("input_schema")
         self.has_check = "check" in declared
         self.rechecks_on_run = declared.get("rechecks_on_run", False)
@@ -287,6 +290,8 @@ def _option_problem(option: str, value: Any) -> str | None:
     """What is wrong with an option of `@tool`, or None."""
     if option not in Declared.__annotations__:
         return f"`{option}` is not an option of @tool{suggest_name(option, Declared.__annotations__)}"
+    if option == "replay":
+        return None if value in REPLAYS else f"`replay` is {', '.join(map(repr, REPLAYS))}, not {value!r}"
     if option in _TYPES:
         return None if isinstance(value, _TYPES[option]) else f"`{option}` cannot be {value!r}"
     if option in _FLAGS:

@@ -109,10 +109,8 @@ async def _take_through(
             raise Deferred
         ctx = _context(call, services, turn)
         cleared, added_context = await _clear_where_it_starts(plan, ticket, ctx, services)
-        if turn is not None and any(map(is_lasting, cleared.plan.effects)):
-            turn.lasting_calls.add(call.id)
-            if turn.flush is not None:
-                await turn.flush()
+        if turn is not None:
+            await turn.begin(cleared.plan)
         return await _run(cleared, ctx, services, added_context), cleared.plan.notes
     except Deferred as deferred:
         if turn is not None:

@@ -30,6 +30,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     check=_check,
     rechecks_on_run=True,
     timeout=120.0,
+    replay="journal",
 )
 async def edit(
     ctx: ToolContext,

@@ -54,6 +54,7 @@ def _enabled(workspace: Workspace) -> bool | str:
     needs_permission=_applies,
     enabled=_enabled,
     aliases={"file_path": "path", "glob": "file_glob"},
+    replay="journal",
 )
 async def file_search(  # noqa: PLR0913 - the options of a search are many
     ctx: ToolContext,

@@ -27,6 +27,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     effects=_effects,
     aliases={"file_path": "path"},
     timeout=120.0,
+    replay="journal",
 )
 async def memory_write(
     ctx: ToolContext,

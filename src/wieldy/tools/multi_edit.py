@@ -42,6 +42,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     check=_check,
     rechecks_on_run=True,
     timeout=120.0,
+    replay="journal",
 )
 async def multi_edit(
     ctx: ToolContext,

@@ -38,6 +38,7 @@ def _translate(input: dict[str, Any]) -> dict[str, Any]:
     check=_check,
     rechecks_on_run=True,
     timeout=120.0,
+    replay="journal",
 )
 async def notebook_edit(
     ctx: ToolContext,

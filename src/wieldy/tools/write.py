@@ -28,6 +28,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:
     check=_check,
     rechecks_on_run=True,
     timeout=120.0,
+    replay="journal",
 )
 async def write(
     ctx: ToolContext,

@@ -425,9 +425,9 @@ async def test_a_process_that_is_killed_inside_the_subagent_loses_no_question(pr
     assert killed.returncode == -signal.SIGKILL
     assert killed.stdout == "['two']\n"
     finished = run(project, "finish", session_id, BACKGROUND=background)
-    assert finished.stdout == "['two']\nparent is done\n[]\n", finished.stderr
-    # Nobody can know whether a call that was killed had done its work: it is asked about again, nothing else is.
-    assert (project / "steps").read_text().splitlines() == ["one", "two", "two"]
+    assert finished.stdout == "[]\nparent is done\n[]\n", finished.stderr
+    # Nobody can know whether a call that was killed had done its work: the model is told so, and nothing is made again.
+    assert (project / "steps").read_text().splitlines() == ["one", "two"]
 
 
 async def test_a_process_that_is_killed_after_the_answer_was_used_goes_on_without_another(project):

@@ -82,8 +82,12 @@ async def test_a_death_in_mid_call_is_an_error_and_the_tools_come_back(stage):
 
 
 @pytest.mark.asyncio
-async def test_a_call_that_only_reads_is_made_once_more(stage):
+async def test_a_call_whose_connection_broke_is_made_once_more_only_where_the_hints_are_trusted(stage):
     async with stage.box(s=stage.entry()) as box:
+        broken = await box.call("mcp__s__flaky", {})
+        assert broken.is_error and "Unknown: the call may or may not have happened" in broken.text
+    os.remove(f"{stage.log}.died")
+    async with stage.box(s={**stage.entry(), "trustHints": True}) as box:
         assert (await box.call("mcp__s__flaky", {})).text == "came back"
 
 
@@ -294,7 +298,9 @@ async def test_a_connection_that_cannot_be_left_in_time_is_made_anew(stage, step
         return {"error": {"code": -32601, "message": "unknown"}}
 
     staying, failed = asyncio.Event(), asyncio.Event()
-    async with stage.box(host=HostServices(mcp_relay=relay), r={"type": "sdk", "timeout": 20_000}) as box:
+    async with stage.box(
+        host=HostServices(mcp_relay=relay), r={"type": "sdk", "timeout": 20_000, "trustHints": True}
+    ) as box:
         await box.connected()
         stay = asyncio.create_task(box.call("mcp__r__stay", {}))
         await staying.wait()

@@ -105,6 +105,14 @@ class JournalStore:
     def is_pending(self, entry_id: int) -> bool:
         return self.database.read_one("SELECT 1 FROM entries WHERE id=? AND state='pending'", entry_id) is not None
 
+    def is_undecided(self, session: str, call: str) -> bool:
+        """Whether a call has an entry that is neither done nor rolled back."""
+        if not self.database.exists:
+            return False
+        condition = "session=? AND call_id=? AND state IN ('pending', 'abandoned') LIMIT 1"
+        values = _to_column(session), _to_column(call)
+        return self.database.read_one(f"SELECT 1 FROM entries WHERE {condition}", *values) is not None
+
     def has_pending(self) -> bool:
         """Whether any entry is pending."""
         if not self.database.exists:

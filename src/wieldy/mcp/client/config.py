@@ -25,7 +25,7 @@ KINDS: Mapping[str, Kind] = {
 KEYS = frozenset(
     {
         *("type", "transport", "command", "args", "env", "cwd", "url", "headers", "timeout", "startupTimeout"),
-        *("alwaysLoad", "disabled", "oauth"),
+        *("alwaysLoad", "disabled", "oauth", "trustHints"),
     }
 )
 OAUTH_KEYS = frozenset(
@@ -44,7 +44,8 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 class ServerConfig(Struct, frozen=True):
     """How to reach one server; one of kind `sdk` runs inside the program that started us.
 
-    `timeout` bounds each call, `startup` each attempt to connect, in seconds.
+    `timeout` bounds each call, `startup` each attempt to connect, in seconds. With `trust_hints` a call that the server calls
+    read-only or idempotent may be made twice.
     """
 
     name: str
@@ -58,6 +59,7 @@ class ServerConfig(Struct, frozen=True):
     timeout: float = CALL_SECONDS
     startup: float = START_SECONDS
     always_load: bool = False
+    trust_hints: bool = False
     oauth: Mapping[str, Any] | None = None
 
     @property
@@ -119,6 +121,7 @@ def parse_server(name: str, entry: Any) -> ServerConfig:
         timeout=_milliseconds(entry, "timeout", CALL_SECONDS),
         startup=_milliseconds(entry, "startupTimeout", START_SECONDS),
         always_load=_flag(entry, "alwaysLoad"),
+        trust_hints=_flag(entry, "trustHints"),
         oauth=oauth,
     )
 

@@ -1,8 +1,9 @@
 """A connection to one MCP server, owned by one task from its first start to its last and called from any task.
 
 The owner runs each connection in another task, which keeps the tool list fresh and notices when the connection ends, and
-reconnects with growing pauses. Calls have an absolute deadline; a read-only call is retried once when the connection
-breaks, any call when its HTTP session has expired.
+reconnects with growing pauses. Calls have an absolute deadline. When the connection breaks, nobody knows whether the server
+has run the call: it is retried only where the user trusts the server to say that it may be. Any call is retried when its
+HTTP session has expired, as the server has refused it then.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ STABLE_SECONDS = 5.0
 DISCONNECT_SECONDS = 3.0
 MAX_LOG_CHARS = 2_000
 CONNECTION_CLOSED = "connection closed"
+IDEMPOTENCY_KEY = "wieldy/idempotencyKey"  # in `_meta` of a call; the same when the same call is made again
 # How servers say with status 404 or 400 that they know a session no more. They have not run what was asked for.
 SESSION_UNKNOWN = frozenset(
     {"session terminated", "session not found", "invalid session id", "bad request: no valid session id provided"}
@@ -197,17 +199,22 @@ class Connection:
             await self._state_changed.wait()
 
     async def call(
-        self, tool: ToolDefinition, arguments: dict[str, Any], on_progress: ProgressCallback | None = None
+        self,
+        tool: ToolDefinition,
+        arguments: dict[str, Any],
+        on_progress: ProgressCallback | None = None,
+        idempotency_key: str = "",
     ) -> Any:
         """Call a tool and return its result. Raises `ToolFailure`."""
+        meta = {IDEMPOTENCY_KEY: idempotency_key} if idempotency_key else None
 
         def request(client: Any) -> Awaitable[Any]:
             if tool.as_task:
-                return call_as_task(client, tool.name, arguments, self.config.timeout)
-            call: Awaitable[Any] = client.call_tool(tool.name, arguments, progress_callback=on_progress)
+                return call_as_task(client, tool.name, arguments, self.config.timeout, meta)
+            call: Awaitable[Any] = client.call_tool(tool.name, arguments, progress_callback=on_progress, meta=meta)
             return call
 
-        return await self.request(request, retry=tool.read_only)
+        return await self.request(request, retry=self.config.trust_hints and tool.may_repeat)
 
     async def request(self, send: Callable[[Any], Awaitable[Any]], *, retry: bool = False) -> Any:
         """Return the response to any request, before the deadline. Raises `ToolFailure`."""
@@ -239,12 +246,14 @@ class Connection:
                         break
         except TimeoutError:
             raise ToolFailure(
-                f"The MCP server {name} did not answer within {seconds:g} s; the call was cancelled.",
-                "It may still have had an effect: look before you repeat it.",
+                f"The MCP server {name} did not answer within {seconds:g} s; the call was cancelled. "
+                "Unknown: the call may or may not have happened.",
+                "Find out before you make it again.",
             ) from None
         raise ToolFailure(
-            f"The MCP server {name} went away during the call ({why}). It is being started again.",
-            "The call may have had an effect: look before you repeat it.",
+            f"The MCP server {name} went away during the call ({why}). It is being started again. "
+            "Unknown: the call may or may not have happened.",
+            "Find out before you make it again.",
             stderr=self.stderr.last_lines(),
         )
 

@@ -69,6 +69,12 @@ class ToolDefinition(Struct, frozen=True):
     max_result_chars: int | None
     digest: str
     as_task: bool = False
+    idempotent: bool = False
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether the server says that making a call twice is the same as making it once."""
+        return self.read_only or self.idempotent
 
 
 def parse_definition(tool: Any) -> ToolDefinition:
@@ -96,6 +102,7 @@ def parse_definition(tool: Any) -> ToolDefinition:
         min(limit, MAX_RESULT_CHARS) if isinstance(limit, int) and limit > 0 else None,
         hashlib.sha256(json.dumps(visible, sort_keys=True, default=str).encode()).hexdigest(),
         as_task=bool(tool.execution and tool.execution.task_support == "required"),
+        idempotent=bool(hints and hints.idempotent_hint),
     )
 
 

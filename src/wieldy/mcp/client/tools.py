@@ -42,6 +42,7 @@ class ServerTool(Tool):
         self.description = definition.description or f"The tool {definition.name} of the MCP server {server}."
         self.parameters = definition.parameters
         self.read_only = definition.read_only
+        self.replay = "safe" if connection.config.trust_hints and definition.may_repeat else "never"
         self.always_load = definition.always_load or connection.config.always_load
         self.timeout = connection.config.timeout + TIMEOUT_SLACK_SECONDS
         self.max_result_chars = definition.max_result_chars or Tool.max_result_chars
@@ -89,7 +90,7 @@ class ServerTool(Tool):
             data = {"progress": done, "total": total}
             ctx.emit(ToolProgress(call_id=ctx.call_id, name=self.name, text=text, data=data))
 
-        result = await self._connection.call(self.definition, args, report_progress)
+        result = await self._connection.call(self.definition, args, report_progress, ctx.idempotency_key)
         folder = ctx.workspace.session_dir / "tool-results"
         if is_short_text(result):
             return convert_result(result, folder)
@@ -146,7 +147,7 @@ async def watch_tool_changes(client: Any, server: str, on_change: Callable[[], N
             return
 
 
-async def call_as_task(client: Any, tool: str, arguments: dict[str, Any], seconds: float) -> Any:
+async def call_as_task(client: Any, tool: str, arguments: dict[str, Any], seconds: float, meta: Any = None) -> Any:
     """Call a tool that must be called as a task (protocol version 2025-11-25) and wait for its result."""
     from mcp_types import (
         CallToolRequest,
@@ -158,7 +159,8 @@ async def call_as_task(client: Any, tool: str, arguments: dict[str, Any], second
     )
 
     metadata = TaskMetadata(ttl=int(seconds * 1000))
-    request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments, task=metadata))
+    params = CallToolRequestParams(name=tool, arguments=arguments, task=metadata, _meta=meta)
+    request = CallToolRequest(params=params)
     created = await client.session.send_request(request, CallToolResult)
     task = (created.meta or {}).get(TASK_KEY)
     if not isinstance(task, dict):
