@@ -19,6 +19,7 @@ from wieldy.agent.transcript import raw_records
 from wieldy.core.events import Event, RunEnded
 from wieldy.core.provider import BlockStarted, Delta, Request
 
+CRASH = {"stop": "crash"}  # is taken out of the script
 STEPS = st.sampled_from(
     [
         {"text": "well"},
@@ -35,7 +36,7 @@ STEPS = st.sampled_from(
         {"cut": True, "retry_after": 0},
         {"stop": "max_tokens"},
         {"stop": "refusal"},
-        {"crash": True},
+        CRASH,
     ]
 )
 HANGS = st.just([{"text": "hm"}, {"pause": 30}])
@@ -64,8 +65,8 @@ class Wild(Script):
 
     def delegated(self, agent_type: str, prompt: str) -> Script:
         part = next(part for _, words, part in self.agents if words in prompt)
-        child = Wild([[step for step in turn if "crash" not in step] for turn in part.turns], agents=self.agents)
-        child.crashes = frozenset(n for n, turn in enumerate(part.turns) if {"crash": True} in turn)
+        child = Wild([[step for step in turn if step != CRASH] for turn in part.turns], agents=self.agents)
+        child.crashes = frozenset(n for n, turn in enumerate(part.turns) if CRASH in turn)
         return child
 
 
@@ -135,7 +136,7 @@ async def follow(root: Path, sent: list[dict[str, Any]], parts: list[Any], mode:
     mode=st.sampled_from(["default", "bypassPermissions", "bypassPermissions", "plan"]),
     patience=st.sampled_from([10_000, 10_000, 10_000, 12, 25]),
 )
-@example(sent=[GENERAL] * 2, parts=[[[{"crash": True}]]], mode="bypassPermissions", patience=10_000)
+@example(sent=[GENERAL] * 2, parts=[[[CRASH]]], mode="bypassPermissions", patience=10_000)
 @example(sent=[GENERAL], parts=[[[{"cut": True, "retry_after": 0}], [{"text": "x"}]]], mode="default", patience=10_000)
 @example(sent=[GENERAL], parts=[[[{"text": "x"}, {"pause": 30}]]], mode="default", patience=10_000)
 @example(sent=[{**GENERAL, "run_in_background": True}], parts=[[[{"fail": "auth"}]]], mode="default", patience=10_000)
