@@ -137,7 +137,8 @@ def test_a_server_that_is_not_there_is_named_once_and_the_answer_comes_all_the_s
     asks = {"call": "ListMcpResources", "input": {"server": "gone"}}
     script.write_text(json.dumps({"turns": [[asks], [asks], [{"text": "done"}]]}))
     servers = json.dumps({"mcpServers": {"gone": {"command": "no-such-program"}}})
-    done = wieldy("-p", "go", "--model", f"script:{script}", "--mcp-config", servers)
+    options = ("--mcp-config", servers, "--allowed-tools", "mcp__gone")
+    done = wieldy("-p", "go", "--model", f"script:{script}", *options)
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert done.stderr.splitlines() == [
         "wieldy: the MCP server gone is not available: there is no program `no-such-program`"
