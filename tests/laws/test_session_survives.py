@@ -37,7 +37,7 @@ STEPS = st.one_of(
     st.sampled_from(
         [
             {"fail": "overloaded", "retry_after": 0},
-            {"fail": "bad_request"},
+            {"fail": "bad_request", "retry_after": 0},
             {"cut": True, "retry_after": 0},
             {"stop": "max_tokens"},
             {"stop": "pause_turn"},
@@ -48,7 +48,7 @@ STEPS = st.one_of(
 PLAIN = st.lists(STEPS, min_size=1, max_size=5)
 # Breaks while tools run, or when some have ended: the moments at which asking again would do things twice.
 BROKEN = st.tuples(st.lists(CALLS, min_size=1, max_size=3), st.lists(STEPS, max_size=2)).map(
-    lambda parts: [*parts[0], {"pause": 0.004}, *parts[1], {"cut": True}]
+    lambda parts: [*parts[0], {"pause": 0.004}, *parts[1], {"cut": True, "retry_after": 0}]
 )
 TURNS = st.lists(st.one_of(PLAIN, BROKEN), min_size=1, max_size=6)
 
@@ -106,11 +106,7 @@ def numbered(turns: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
     """Each call of a script gets a word of its own, so that running twice can be seen."""
     count = iter(range(10_000))
     return [
-        [
-            {**step, "input": {"word": f"w{next(count)}"}} if "call" in step else {"retry_after": 0, **step}
-            for step in turn
-        ]
-        for turn in turns
+        [{**step, "input": {"word": f"w{next(count)}"}} if "call" in step else step for step in turn] for turn in turns
     ]
 
 
