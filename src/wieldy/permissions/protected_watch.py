@@ -113,7 +113,7 @@ class ProtectedFiles:
         sandbox = workspace.services.sandbox
         mechanism = (await sandbox.wrapper()).mechanism if sandboxed else "none"
         sandboxed = mechanism != "none"
-        folders, git_only = sandbox.watched_folders() if sandboxed else (workspace.roots, ())
+        folders, git_only = sandbox.watched_folders() if sandboxed else (sandbox.project_folders(), ())
         watch = await self.watch(
             protection_of,
             folders=tuple(map(os.path.realpath, folders)),

@@ -140,6 +140,28 @@ async def test_gits_own_files_cannot_be_changed_in_bypass_mode(root, command):
         assert hooks == [], result.text
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_the_repository_around_a_project_is_compared_too(root, mechanism):
+    (root / "part").mkdir()
+    paths = [root / ".git" / name for name in ("config", "hooks/pre-commit", "config.worktree")]
+    before = [path.read_text() if path.exists() else None for path in paths]
+    async with bypassing(root / "part", mechanism) as box:
+        await run_script(box, writes([str(path) for path in paths], "[core]\nfsmonitor = ./evil\n"))
+    assert [path.read_text() if path.exists() else None for path in paths] == before
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_the_repository_of_a_linked_work_tree_is_compared_too(root, tmp_path, mechanism):
+    for command in ("-c user.name=a -c user.email=a@b commit -q --allow-empty -m x", "worktree add -q ../tree"):
+        subprocess.run(["git", "-C", root, *command.split()], check=True)
+    names = ("config", "hooks/pre-commit", "worktrees/tree/commondir", "worktrees/tree/config.worktree")
+    paths = [root / ".git" / name for name in names]
+    before = [path.read_text() if path.exists() else None for path in paths]
+    async with bypassing(tmp_path / "tree", mechanism) as box:
+        await run_script(box, writes([str(path) for path in paths], "[core]\nfsmonitor = ./evil\n"))
+    assert [path.read_text() if path.exists() else None for path in paths] == before
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -215,13 +215,10 @@ def git_paths(root: str, roots: tuple[str, ...] = ()) -> GitPaths:
 
     A command could have written `.git`, so its content alone makes nothing writable.
     """
-    dot_git = Path(root, ".git")
-    if dot_git.is_symlink():
+    folders = repository_folders(root, roots)
+    if not folders:
         return GitPaths()
-    folders = _linked_folders(dot_git, roots or (root,)) if dot_git.is_file() else (dot_git, dot_git)
-    if folders is None or not all(map(os.path.isdir, folders)):
-        return GitPaths()
-    own, shared = folders
+    own, shared = map(Path, folders)
     # A folder that hooks could be put into must exist to be protected.
     with contextlib.suppress(OSError):
         (shared / "hooks").mkdir(exist_ok=True)
@@ -231,6 +228,24 @@ def git_paths(root: str, roots: tuple[str, ...] = ()) -> GitPaths:
         risky += [module, module.parent / "config"]
     # The folder itself is listed too: as its own mount, it cannot be moved away and replaced.
     return GitPaths(tuple({str(own): None, str(shared): None}), tuple(map(str, risky)))
+
+
+def repository_folders(root: str, roots: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The folders of a work tree's own files of git and of those that it shares with others; none without a repository."""
+    dot_git = Path(root, ".git")
+    if dot_git.is_symlink():
+        return ()
+    folders = _linked_folders(dot_git, roots or (root,)) if dot_git.is_file() else (dot_git, dot_git)
+    return tuple(map(str, folders)) if folders is not None and all(map(os.path.isdir, folders)) else ()
+
+
+def enclosing_work_tree(folder: str) -> str | None:
+    """The nearest folder, this one or above it, that git takes for a work tree."""
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        if folder == os.path.dirname(folder):
+            return None
+        folder = os.path.dirname(folder)
+    return folder
 
 
 def main_repository(root: str) -> str | None:

@@ -28,10 +28,11 @@ from wieldy.shell.sandbox.policy import (
     CACHES_NAME,
     PRIVATE_TEMP_NAME,
     SandboxPolicy,
+    enclosing_work_tree,
     extra_writable,
-    git_paths,
     policy_for,
     program_variables,
+    repository_folders,
 )
 
 if TYPE_CHECKING:
@@ -199,11 +200,16 @@ class Sandbox:
     def watched_folders(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The folders that commands in the sandbox may write, and those of them in which only repositories matter."""
         workspace = self._workspace
-        repositories = (path for root in workspace.roots for path in git_paths(root, workspace.roots).writable)
-        folders = [*workspace.roots, *extra_writable(workspace), *repositories]
+        folders = [*self.project_folders(), *extra_writable(workspace)]
         private = [os.path.realpath(path) for path in (workspace.session_dir / PRIVATE_TEMP_NAME,)]
         existing = dict.fromkeys(os.path.realpath(folder) for folder in folders if os.path.isdir(folder))
         return (*existing, *private), tuple(private)
+
+    def project_folders(self) -> tuple[str, ...]:
+        """The roots, and the folders of their repositories, which may lie elsewhere."""
+        roots = self._workspace.roots
+        trees = (enclosing_work_tree(root) or root for root in roots)
+        return tuple(dict.fromkeys((*roots, *(path for tree in trees for path in repository_folders(tree, roots)))))
 
     async def aclose(self) -> None:
         """Remove the build caches of the session, which can be large."""
