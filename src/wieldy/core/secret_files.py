@@ -84,6 +84,9 @@ HOME_SECRETS = (
     *(".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".bundle/config", ".composer/auth.json"),
     *(".config/composer/auth.json", ".m2/settings.xml", ".m2/settings-security.xml", ".gradle/gradle.properties"),
     *(".sbt/.credentials", ".ivy2/.credentials", ".nuget/NuGet/NuGet.Config", ".pub-cache/credentials.json"),
+    *(".sbt/credentials", ".sbt/1.0/credentials.sbt", ".nuget/NuGet.Config", ".hex/hex.config", ".poetry/auth.toml"),
+    *(".config/pnpm/rc", ".config/pnpm/auth.ini", ".config/nix/netrc", ".config/nix/nix.conf"),
+    *(".julia/logs", ".local/share/jupyter/runtime"),
     *(
         ".config/pypoetry/auth.toml",
         ".local/share/uv/credentials",

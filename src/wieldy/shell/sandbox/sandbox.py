@@ -75,6 +75,7 @@ class SandboxReport(Struct, frozen=True):
     works: bool
     writes: bool
     reads: bool
+    inner_reads: bool
     git: bool
     tcp: bool
     udp: bool
@@ -89,6 +90,7 @@ class SandboxReport(Struct, frozen=True):
         return {
             "writes outside the allowed folders": self.writes,
             "reads of secret files": self.reads,
+            "reads of denied and secret files in folders that commands may write": self.inner_reads,
             "changes of git hooks and config": self.git,
             "TCP connections": self.tcp,
             "UDP datagrams": self.udp,
@@ -413,16 +415,21 @@ def probe_wrapper(wrapper: Wrapper, bash: str) -> SandboxReport:
         hooks = inside / ".git" / "hooks"
         for each in (hooks, outside, secret):
             each.mkdir(parents=True)
-        (secret / "key").write_text("secret")
+        (secret / "key").write_text("secret\n")
+        denied = inside / "denied"
+        denied.write_text("denied")
         agent.bind(f"{outside}/agent")
         agent.listen()
         policy = SandboxPolicy(
-            (str(inside), str(inside / ".git")), (str(hooks),), (str(secret),), sockets=(f"{outside}/agent",)
+            (str(inside), str(inside / ".git")),
+            (str(hooks),),
+            (str(secret), str(denied)),
+            sockets=(f"{outside}/agent",),
         )
         connect = f"import socket; socket.socket(socket.AF_UNIX).connect('{outside}/agent')"
         joining = shlex.join(own_python(connect, installed=False) or ["false"])
         script = (
-            f"echo > {inside}/made && echo works; echo > {outside}/made && echo wrote; cat {secret}/key && echo; "
+            f"echo > {inside}/made && echo works; echo > {outside}/made && echo wrote; cat {secret}/key {denied}; echo; "
             f"echo > {hooks}/made && echo hooked; (: > /dev/tcp/127.0.0.1/{tcp.getsockname()[1]}) && echo connected; "
             f"echo datagram > /dev/udp/127.0.0.1/{udp.getsockname()[1]}; "
             f"{joining} && echo joined"
@@ -433,6 +440,7 @@ def probe_wrapper(wrapper: Wrapper, bash: str) -> SandboxReport:
             works="works" in words,
             writes="wrote" not in words and not (outside / "made").exists(),
             reads="secret" not in words,
+            inner_reads="denied" not in words,
             git="hooked" not in words and not (hooks / "made").exists(),
             tcp="connected" not in words,
             udp=not _received(udp),

@@ -21,6 +21,8 @@ NAMED = (
     ".bash_history .zsh_history .m2/settings.xml .docker/config.json .kube/config .config/gh/hosts.yml .ssh/id_rsa "
     ".aws/credentials "
     ".config/google-chrome/Default/Cookies .mozilla/firefox/x/logins.json .gnupg/secring.gpg .git-credentials .npmrc "
+    ".sbt/1.0/credentials.sbt .nuget/NuGet.Config .hex/hex.config .poetry/auth.toml .config/pnpm/rc .config/nix/netrc "
+    ".julia/logs/repl_history.jl .local/share/jupyter/runtime/kernel.json "
     ".cache/huggingface/token .gem/credentials .config/unknown/token Documents/letter.txt"
 )
 

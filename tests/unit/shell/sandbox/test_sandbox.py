@@ -253,7 +253,7 @@ def test_the_probe_reports_what_it_saw(mechanism):
     report = probe_wrapper(choose_wrapper(None, mechanism), BASH)
     assert report.works and report.writes and report.reads and report.tcp
     complete = mechanism == "bubblewrap"
-    assert (report.git, report.udp, report.sockets) == (complete, complete, complete)
+    assert (report.inner_reads, report.git, report.udp, report.sockets) == (complete,) * 4
     assert any("sandbox.autoAllow has no effect" in line for line in report.lines()) is not complete
     assert any("NOT BLOCKED" in line for line in report.lines()) is (mechanism == "landlock")
 
@@ -261,7 +261,9 @@ def test_the_probe_reports_what_it_saw(mechanism):
 def test_a_sandbox_that_holds_nothing_is_found_out():
     report = probe_wrapper(Wrapper("none"), BASH)
     assert report.works
-    assert not (report.writes or report.reads or report.git or report.tcp or report.udp or report.sockets)
+    assert not (
+        report.writes or report.reads or report.inner_reads or report.git or report.tcp or report.udp or report.sockets
+    )
     assert "no sandbox" in report.lines()[0]
 
 
