@@ -24,7 +24,7 @@ from typing import Any
 from bench.claim import Claim
 
 from wieldy import Script, Session
-from wieldy.batch.store import RunFolder
+from wieldy.faces.batch.store import RunFolder
 
 TASKS = 1_000
 RAY_TASKS, RAY_ROUNDS = 100, 3

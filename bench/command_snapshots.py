@@ -109,8 +109,8 @@ def measure(root: Path) -> dict[str, float]:
 
 
 async def measure_here(root: str) -> dict[str, float]:
+    from wieldy.engine.workspace_services import open_workspace
     from wieldy.files.journal.command_snapshots import CommandSnapshot
-    from wieldy.workspace_services import open_workspace
 
     with tempfile.TemporaryDirectory() as home:
         workspace = open_workspace(root, session_dir=f"{home}/session", env={**os.environ, "WIELDY_HOME": home})

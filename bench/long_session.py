@@ -96,8 +96,8 @@ def as_a_program() -> Iterator[Claim]:
 
 def building() -> Iterator[Claim]:
     """The body of request 200: all but the newest messages were encoded before, and are only put together."""
-    from wieldy.providers import anthropic
-    from wieldy.providers import openai_chat as openai
+    from wieldy.models import anthropic
+    from wieldy.models import openai_chat as openai
 
     history = [Message.user("go")]
     for n in range(PROGRAM_TURNS):

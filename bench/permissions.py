@@ -14,11 +14,11 @@ from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Behavior
 from wieldy.core.effects import Effects, Fetches, Opaque, Reads, Runs, Writes
 from wieldy.core.tool import Tool
-from wieldy.permissions.decide import Policy
-from wieldy.permissions.paths import PathResolver
-from wieldy.permissions.rules import Origin, Rule, parse
-from wieldy.permissions.ruleset import RuleSet
-from wieldy.settings import load_settings
+from wieldy.policy.permissions.decide import Policy
+from wieldy.policy.permissions.paths import PathResolver
+from wieldy.policy.permissions.rules import Origin, Rule, parse
+from wieldy.policy.permissions.ruleset import RuleSet
+from wieldy.policy.settings import load_settings
 
 TURNS = 20
 FRESH = 100

@@ -18,11 +18,11 @@ from bench.batch import batch_run, cpu_seconds, make_project, turns
 from bench.claim import Claim
 
 from wieldy import Script, Session
-from wieldy.backends.overlay import overlay_problem
-from wieldy.batch.processes import WorkerProcess
-from wieldy.batch.rates import RateLimiter
-from wieldy.batch.results import AttemptResult
-from wieldy.batch.store import ResultStore
+from wieldy.faces.batch.processes import WorkerProcess
+from wieldy.faces.batch.rates import RateLimiter
+from wieldy.faces.batch.results import AttemptResult
+from wieldy.faces.batch.store import ResultStore
+from wieldy.shell.backends.overlay import overlay_problem
 
 SESSIONS = 50
 TASKS = 200

@@ -11,8 +11,8 @@ from typing import Any, get_type_hints
 import msgspec
 from bench.claim import Claim, best_of
 
-from wieldy.schema.json_repair import UnreadableJson, read_object
-from wieldy.schema.parameters import Parameters
+from wieldy.core.schema.json_repair import UnreadableJson, read_object
+from wieldy.core.schema.parameters import Parameters
 
 FUNCTIONS = 500
 CALLS = 20_000

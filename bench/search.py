@@ -12,7 +12,7 @@ from typing import Any
 from bench.claim import Claim, best_of
 
 from wieldy import Toolbox
-from wieldy.search.ripgrep import find_ripgrep
+from wieldy.files.search.ripgrep import find_ripgrep
 
 FOLDERS = 500
 FILES = 100

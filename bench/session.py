@@ -126,8 +126,8 @@ def resuming() -> Iterator[Claim]:
 
 def streaming() -> Iterator[Claim]:
     """A thousand pieces of text over each wire, from bytes to blocks, beside json.loads of the same bytes."""
-    from wieldy.providers import anthropic
-    from wieldy.providers import openai_chat as completion
+    from wieldy.models import anthropic
+    from wieldy.models import openai_chat as completion
 
     text = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "abcd"}}
     begin: dict[str, Any] = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
@@ -155,8 +155,8 @@ def streaming() -> Iterator[Claim]:
 
 async def _parse(parser: Any, data: list[bytes]) -> None:
     from wieldy.engine.streamed_message import StreamedMessage
-    from wieldy.providers.endpoint import parse_events
-    from wieldy.providers.sse import SseDecoder
+    from wieldy.models.endpoint import parse_events
+    from wieldy.models.sse import SseDecoder
 
     async def events() -> AsyncIterator[list[bytes]]:
         decoder = SseDecoder()

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bench.claim import Claim, best_of
 
+from wieldy.shell.effects import analysis
 from wieldy.shell.parsing.cross_check import _parser
-from wieldy.shell.policy import analysis
 
 TYPICAL = (
     "git status",

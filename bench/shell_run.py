@@ -14,10 +14,10 @@ from bench.claim import Claim
 
 from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.shell.running.shell import collect_result
 from wieldy.shell.sandbox.launcher import Reading
 from wieldy.shell.sandbox.policy import secret_paths
-from wieldy.workspace_services import open_workspace
 
 ROUNDS = 60
 FLOOD = "head -c 200000000 /dev/zero | tr '\\0' x"

@@ -20,7 +20,7 @@ from struct import pack
 from bench.claim import Claim, best_of
 
 from wieldy.core.events import ModelTextDelta
-from wieldy.terminal.view_model import ViewModel
+from wieldy.faces.terminal.view_model import ViewModel
 
 ROUNDS = 7
 DELTAS = 5_000

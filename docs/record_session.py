@@ -20,7 +20,7 @@ from pathlib import Path
 import pyte
 import pyte.graphics
 
-import wieldy.demo
+import wieldy.faces.terminal.demo
 
 IMAGE = Path(__file__).parent / "images" / "session.svg"
 COLUMNS, LINES = 96, 46
@@ -57,8 +57,10 @@ STEPS = [
 def record(folder: Path) -> list[tuple[float, list[str]]]:
     """Run the session; returns the moments at which the screen changed, and its rows as SVG."""
     root = folder / "till"
-    shutil.copytree(Path(wieldy.demo.__file__).parent / "sample", root, ignore=shutil.ignore_patterns("__pycache__"))
-    script = json.loads((Path(wieldy.demo.__file__).parent / "script.json").read_text())
+    shutil.copytree(
+        Path(wieldy.faces.terminal.demo.__file__).parent / "sample", root, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    script = json.loads((Path(wieldy.faces.terminal.demo.__file__).parent / "script.json").read_text())
     script["turns"].append([{"text": "Now a test covers the rounding, too."}])
     (folder / "script.json").write_text(json.dumps({**script, "delay": 0.03}))
     (folder / "home").mkdir()

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from wieldy.agent.records import QuestionDeferred
     from wieldy.agent.session import Session
     from wieldy.agent.transcript_store import Store
-    from wieldy.backends.local import LocalBackend
-    from wieldy.backends.overlay import OverlayBackend, OverlayChange, OverlayError
     from wieldy.core.backend import Backend, BackendProcess, FileInfo, FolderEntry
     from wieldy.core.call import ToolCall
     from wieldy.core.decision import Answer, Decision, Question, Reason
@@ -57,31 +55,33 @@ if TYPE_CHECKING:
     )
     from wieldy.core.outcome import Done, Failed, Image, Interrupted, Refused, Text, ToolResult, Waiting
     from wieldy.core.provider import Provider, Usage
+    from wieldy.core.schema.fields import Param
     from wieldy.core.tool import Doubt, Options, Output, Progress, Tool, ToolContext
     from wieldy.core.tool_decorator import tool
     from wieldy.core.user_questions import UserAnswer, UserQuestion
     from wieldy.engine.tool_limits import Cached, Logged, RateLimited, TimeLimited
+    from wieldy.engine.toolbox import Toolbox
+    from wieldy.engine.turn import Turn, Wire
+    from wieldy.engine.workspace_services import HostServices
+    from wieldy.faces.mcp_server.serve import serve_mcp
     from wieldy.files.journal.undo import CannotUndo
-    from wieldy.hooks.config import python_hook
-    from wieldy.mcp.server.serve import serve_mcp
-    from wieldy.providers.anthropic import Anthropic
-    from wieldy.providers.openai_chat import OpenAIChat
-    from wieldy.providers.openai_responses import OpenAIResponses
-    from wieldy.providers.script import Script
-    from wieldy.schema.fields import Param
-    from wieldy.shell.policy.analysis import classify
-    from wieldy.subagents.definitions import AgentType
-    from wieldy.toolbox import Toolbox
-    from wieldy.turn import Turn, Wire
-    from wieldy.workspace_services import HostServices
+    from wieldy.models.anthropic import Anthropic
+    from wieldy.models.openai_chat import OpenAIChat
+    from wieldy.models.openai_responses import OpenAIResponses
+    from wieldy.models.script import Script
+    from wieldy.policy.hooks.config import python_hook
+    from wieldy.shell.backends.local import LocalBackend
+    from wieldy.shell.backends.overlay import OverlayBackend, OverlayChange, OverlayError
+    from wieldy.shell.effects.analysis import classify
+    from wieldy.tools.subagents.definitions import AgentType
 
 _MODULE_NAMES: dict[str, str] = {
     "agent.event_stream": "EventStream TypedEventStream",
     "agent.records": "QuestionDeferred",
     "agent.session": "Session",
     "agent.transcript_store": "Store",
-    "backends.local": "LocalBackend",
-    "backends.overlay": "OverlayBackend OverlayChange OverlayError",
+    "shell.backends.local": "LocalBackend",
+    "shell.backends.overlay": "OverlayBackend OverlayChange OverlayError",
     "core.backend": "Backend BackendProcess FileInfo FolderEntry",
     "core.call": "ToolCall",
     "core.decision": "Answer Decision Question Reason",
@@ -102,18 +102,18 @@ _MODULE_NAMES: dict[str, str] = {
     "core.user_questions": "UserAnswer UserQuestion",
     "engine.tool_limits": "Cached Logged RateLimited TimeLimited",
     "files.journal.undo": "CannotUndo",
-    "hooks.config": "python_hook",
-    "mcp.server.serve": "serve_mcp",
-    "providers.anthropic": "Anthropic",
-    "providers.openai_chat": "OpenAIChat",
-    "providers.openai_responses": "OpenAIResponses",
-    "providers.script": "Script",
-    "schema.fields": "Param",
-    "shell.policy.analysis": "classify",
-    "subagents.definitions": "AgentType",
-    "toolbox": "Toolbox",
-    "turn": "Turn Wire",
-    "workspace_services": "HostServices",
+    "policy.hooks.config": "python_hook",
+    "faces.mcp_server.serve": "serve_mcp",
+    "models.anthropic": "Anthropic",
+    "models.openai_chat": "OpenAIChat",
+    "models.openai_responses": "OpenAIResponses",
+    "models.script": "Script",
+    "core.schema.fields": "Param",
+    "shell.effects.analysis": "classify",
+    "tools.subagents.definitions": "AgentType",
+    "engine.toolbox": "Toolbox",
+    "engine.turn": "Turn Wire",
+    "engine.workspace_services": "HostServices",
 }
 _MODULE_OF = {name: module for module, names in _MODULE_NAMES.items() for name in names.split()}
 

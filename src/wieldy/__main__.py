@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from wieldy.console import flush_streams, print_error, reopen_closed_streams, write
+from wieldy.core.console import flush_streams, print_error, reopen_closed_streams, write
 
 INTERRUPTED = 130
 

@@ -1,7 +1,7 @@
 """For the tests of programs that use wieldy: a scripted model, recording a session as one, and checks for a backend."""
 
 from wieldy.agent.recording import record_script as record
-from wieldy.backends.checks import BACKEND_CHECKS, BackendCheck
-from wieldy.providers.script import Script
+from wieldy.models.script import Script
+from wieldy.shell.backends.checks import BACKEND_CHECKS, BackendCheck
 
 __all__ = ["BACKEND_CHECKS", "BackendCheck", "Script", "record"]

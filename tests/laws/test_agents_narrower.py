@@ -19,11 +19,11 @@ from wieldy.core.call import PlannedCall
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import STRICTNESS, Decision, Opinion
 from wieldy.core.tool import Tool
-from wieldy.permissions.decide import Policy
-from wieldy.permissions.rules import Rule
-from wieldy.permissions.ruleset import RuleSet
-from wieldy.subagents.definitions import AgentDefinition
-from wieldy.subagents.tasks import MODEL_TOOLS, SubagentTask
+from wieldy.policy.permissions.decide import Policy
+from wieldy.policy.permissions.rules import Rule
+from wieldy.policy.permissions.ruleset import RuleSet
+from wieldy.tools.subagents.definitions import AgentDefinition
+from wieldy.tools.subagents.tasks import MODEL_TOOLS, SubagentTask
 
 QUICK = settings(max_examples=150, deadline=None)
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from wieldy.core.workspace import Workspace
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.files.journal.command_snapshots import CommandSnapshot
 from wieldy.files.journal.undo import CannotUndo, UndoPlan, UndoSelector, redo, undo
-from wieldy.workspace_services import open_workspace
 
 NAMES = ["a", "b", "c.txt", "d/e", "d/f", "d/g/h", "d", "x y", "ü", "skip", "build/out"]
 # Files of more than 40 bytes have no copy.

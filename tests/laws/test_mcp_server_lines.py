@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp_types import JSONRPCRequest
 
-from wieldy.mcp.server.stdio import MessageReader, MessageWriter
+from wieldy.faces.mcp_server.stdio import MessageReader, MessageWriter
 
 pings = st.integers(0, 1000).map(lambda number: json.dumps({"jsonrpc": "2.0", "id": number, "method": "ping"}).encode())
 noise = st.one_of(

@@ -569,7 +569,7 @@ async def query_claude_sdk(transport: Any, **options: Any) -> list[Seen | None]:
 
 async def by_claude_transport(place: Place, table: Sequence[Call]) -> list[Seen | None]:
     import_or_skip("claude_agent_sdk")
-    from wieldy.adapters.claude_sdk import InProcessTransport
+    from wieldy.faces.headless.claude_sdk import InProcessTransport
 
     options: Any = {"load_settings": True, "env": place.env(), "tools": function_tools()}
     return await query_claude_sdk(InProcessTransport(root=place.root, model=Script(script_of(table)), **options))
@@ -577,7 +577,7 @@ async def by_claude_transport(place: Place, table: Sequence[Call]) -> list[Seen 
 
 async def by_claude_server(place: Place, table: Sequence[Call]) -> list[Seen | None]:
     import_or_skip("claude_agent_sdk")
-    from wieldy.adapters.claude_sdk import InProcessTransport
+    from wieldy.faces.headless.claude_sdk import InProcessTransport
 
     async with box_of(place) as box:
         await box.connected(30)
@@ -783,7 +783,7 @@ def test_every_adapter_is_in_the_table():
 def test_every_kind_of_tool_is_in_the_table():
     for module in walk_packages([str(SOURCE)], "wieldy."):
         if module.name.startswith(
-            ("wieldy.tools.", "wieldy.engine.", "wieldy.core.", "wieldy.mcp.client.", "wieldy.browser.")
+            ("wieldy.tools.", "wieldy.engine.", "wieldy.core.", "wieldy.mcp.", "wieldy.web.browser.")
         ):
             import_module(module.name)
     kinds = {kind.__name__: kind for kind in all_subclasses(Tool) if kind.__module__.startswith("wieldy.")}

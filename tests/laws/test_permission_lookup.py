@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.permissions.paths import PathResolver, is_below
-from wieldy.permissions.patterns import CommandPattern
-from wieldy.permissions.rules import Rule, parse
-from wieldy.permissions.ruleset import CommandRules, PathRules, path_pattern
+from wieldy.policy.permissions.paths import PathResolver, is_below
+from wieldy.policy.permissions.patterns import CommandPattern
+from wieldy.policy.permissions.rules import Rule, parse
+from wieldy.policy.permissions.ruleset import CommandRules, PathRules, path_pattern
 
 WORDS = st.sampled_from(["git", "log", "npm", "run", "--all", "a", "x*y", "*", "* b", "é", "-m 1"])
 COMMANDS = st.lists(WORDS, min_size=1, max_size=5).map(" ".join)

@@ -6,10 +6,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from wieldy.permissions.paths import PathResolver, path_key
-from wieldy.permissions.patterns import escape_path
-from wieldy.permissions.rules import Origin, parse
-from wieldy.permissions.ruleset import path_pattern
+from wieldy.policy.permissions.paths import PathResolver, path_key
+from wieldy.policy.permissions.patterns import escape_path
+from wieldy.policy.permissions.rules import Origin, parse
+from wieldy.policy.permissions.ruleset import path_pattern
 
 ROOT = "/w/project"
 PATHS = PathResolver((ROOT,), home="/home/me")

@@ -13,11 +13,11 @@ from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Fetches, Reads, Runs, Writes
 from wieldy.core.tool import Tool
-from wieldy.permissions.decide import Policy
-from wieldy.permissions.modes import MODES
-from wieldy.permissions.paths import PathResolver
-from wieldy.permissions.rules import Origin, Rule, RuleError, parse, split_list
-from wieldy.permissions.ruleset import RuleSet
+from wieldy.policy.permissions.decide import Policy
+from wieldy.policy.permissions.modes import MODES
+from wieldy.policy.permissions.paths import PathResolver
+from wieldy.policy.permissions.rules import Origin, Rule, RuleError, parse, split_list
+from wieldy.policy.permissions.ruleset import RuleSet
 
 ROOT, HOME = "/w/project", "/home/me"
 WORLD = PathResolver(

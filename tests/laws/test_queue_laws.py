@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from wieldy.core.abort import Abort
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Fetches, Reads, Runs, Writes, clash
+from wieldy.core.supervise import Aborted, Supervisor
 from wieldy.engine.queue import Queue, Ticket
-from wieldy.engine.supervise import Aborted, Supervisor
 
 PATHS = ["/p/a", "/p/b", "/p/d", "/p/d/x", "/p/d/y", "/p"]
 EFFECT = st.one_of(

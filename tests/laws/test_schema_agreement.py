@@ -15,9 +15,9 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wieldy.schema.check import InvalidInput
-from wieldy.schema.fields import Param
-from wieldy.schema.parameters import Parameters
+from wieldy.core.schema.check import InvalidInput
+from wieldy.core.schema.fields import Param
+from wieldy.core.schema.parameters import Parameters
 
 LAW = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -10,7 +10,7 @@ import jsonschema_rs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.schema.coerce import coerce
+from wieldy.core.schema.coerce import coerce
 
 LAW = settings(max_examples=200, deadline=None)
 

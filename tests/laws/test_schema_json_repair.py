@@ -8,7 +8,7 @@ import math
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from wieldy.schema.json_repair import UnreadableJson, read_object
+from wieldy.core.schema.json_repair import UnreadableJson, read_object
 
 LAW = settings(max_examples=100, deadline=None)
 

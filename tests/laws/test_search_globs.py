@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.search.patterns import BadGlob, compile_glob
-from wieldy.search.ripgrep import find_ripgrep
+from wieldy.files.search.patterns import BadGlob, compile_glob
+from wieldy.files.search.ripgrep import find_ripgrep
 
 RG = find_ripgrep()
 pytestmark = pytest.mark.peer

@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from wieldy.core.schema.json_positions import JsonDocument, JsonSyntaxError, parse_json
 from wieldy.core.setting_keys import KEYS
-from wieldy.schema.json_positions import JsonDocument, JsonSyntaxError, parse_json
-from wieldy.settings import load_settings
-from wieldy.settings.store import ShapeError, with_items
+from wieldy.policy.settings import load_settings
+from wieldy.policy.settings.store import ShapeError, with_items
 
 
 def read(text: str) -> JsonDocument:

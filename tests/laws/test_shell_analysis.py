@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from wieldy.shell.effects.analysis import Analysis, analyze
 from wieldy.shell.parsing.parser import parse
 from wieldy.shell.parsing.syntax import SimpleCommand, Unparsable
-from wieldy.shell.policy.analysis import Analysis, analyze
 
 CORPUS = Path(__file__).parents[1] / "corpora" / "shell" / "not_read_only.txt"
 

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.threads import in_thread
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.shell.running import reaper
 from wieldy.shell.running.reaper import ProcessTree, members
 from wieldy.shell.running.shell import stop_and_collect
-from wieldy.workspace_services import open_workspace
 
 pytestmark = pytest.mark.skipif(not reaper.HAS_PROC, reason="needs a process table in /proc")
 

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.laws.wires import PARSERS, Called, Habits, Reply, WireName
-from tests.unit.providers.wire import anthropic_stream, openai_stream, responses_stream
+from tests.unit.models.wire import anthropic_stream, openai_stream, responses_stream
 
 from wieldy.core.call import ToolCall
 from wieldy.core.provider import ProviderFailure
 from wieldy.engine.streamed_message import StreamedMessage
-from wieldy.providers.anthropic import MessageParser
-from wieldy.providers.endpoint import StreamParser, parse_events
-from wieldy.providers.openai_chat import CompletionParser, JsonEndScanner
-from wieldy.providers.openai_responses import ResponseParser
-from wieldy.providers.sse import SseDecoder
+from wieldy.models.anthropic import MessageParser
+from wieldy.models.endpoint import StreamParser, parse_events
+from wieldy.models.openai_chat import CompletionParser, JsonEndScanner
+from wieldy.models.openai_responses import ResponseParser
+from wieldy.models.sse import SseDecoder
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=6),

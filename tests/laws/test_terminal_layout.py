@@ -8,12 +8,12 @@ import pyte
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.console import Fragment, render
+from wieldy.core.console import Fragment, render
 from wieldy.core.invisible_text import escape_controls
-from wieldy.terminal.input import layout_draft
-from wieldy.terminal.markdown import MarkdownStream, markdown_rows
-from wieldy.terminal.screen import Caret, Screen
-from wieldy.terminal.text import (
+from wieldy.faces.terminal.input import layout_draft
+from wieldy.faces.terminal.markdown import MarkdownStream, markdown_rows
+from wieldy.faces.terminal.screen import Caret, Screen
+from wieldy.faces.terminal.text import (
     Row,
     TextSpan,
     clip_row,

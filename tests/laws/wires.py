@@ -12,10 +12,10 @@ from typing import Any, Literal, TypeAlias
 from tests.unit.agent.oracle import check_history, check_request
 
 from wieldy.core.provider import Delta, FailureKind, ProviderFailure, Request
-from wieldy.providers import anthropic, openai_responses
-from wieldy.providers import openai_chat as completion
-from wieldy.providers.endpoint import StreamParser, parse_events
-from wieldy.providers.sse import SseDecoder
+from wieldy.models import anthropic, openai_responses
+from wieldy.models import openai_chat as completion
+from wieldy.models.endpoint import StreamParser, parse_events
+from wieldy.models.sse import SseDecoder
 
 WireName: TypeAlias = Literal["messages", "completions", "responses"]
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from wieldy import Image, Output, Progress, Text, Tool, Toolbox, ToolFailure, tool
-from wieldy.approval import Ask
 from wieldy.core.events import Notice
 from wieldy.core.tool import ToolContext
-from wieldy.mcp.server.http import PATH, Address, serve_http
-from wieldy.mcp.server.session_pool import SessionPool
-from wieldy.workspace_services import HostServices
+from wieldy.engine.approval import Ask
+from wieldy.engine.workspace_services import HostServices
+from wieldy.faces.mcp_server.http import PATH, Address, serve_http
+from wieldy.faces.mcp_server.session_pool import SessionPool
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

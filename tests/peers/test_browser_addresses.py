@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.unit.browser.pages import browsing
+from tests.unit.web.browser.pages import browsing
 from tests.unit.web.loopback import response, serving
 
 from wieldy.web.url import PORTS, InvalidUrl, parse_url

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from tests.unit.browser.pages import browsing, connections, ref, skip_without_browser
+from tests.unit.web.browser.pages import browsing, connections, ref, skip_without_browser
 from tests.unit.web.loopback import Names, response, serving
 
 from wieldy.core.decision import Question
@@ -136,7 +136,7 @@ KILLED = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
-from tests.unit.browser.pages import browsing
+from tests.unit.web.browser.pages import browsing
 
 async def main():
     async with browsing(Path(sys.argv[1])) as box:

@@ -18,7 +18,7 @@ from wieldy.core.decision import Answer
 from wieldy.core.messages import Message
 from wieldy.core.outcome import Image
 from wieldy.core.provider import Completion
-from wieldy.workspace_services import HostServices
+from wieldy.engine.workspace_services import HostServices
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 

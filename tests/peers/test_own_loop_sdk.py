@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.providers.wire import STREAMS, Loopback, Step, loopback, stream
+from tests.unit.models.wire import STREAMS, Loopback, Step, loopback, stream
 
 from wieldy import Image, Output, Toolbox, tool
 

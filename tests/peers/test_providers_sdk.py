@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
-from tests.unit.providers.test_requests import IMAGE, OFFER, history
-from tests.unit.providers.wire import STREAMS, loopback, provider, receive, request, stream
+from tests.unit.models.test_requests import IMAGE, OFFER, history
+from tests.unit.models.wire import STREAMS, loopback, provider, receive, request, stream
 
 from wieldy import Session, tool
 from wieldy.core.messages import Message
 from wieldy.core.provider import Request, Usage
-from wieldy.providers import anthropic as anthropic_wire
-from wieldy.providers import openai_chat as openai_wire
-from wieldy.providers import openai_responses as responses_wire
+from wieldy.models import anthropic as anthropic_wire
+from wieldy.models import openai_chat as openai_wire
+from wieldy.models import openai_responses as responses_wire
 
 pytestmark = pytest.mark.peer
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.search.glob import find_files
-from wieldy.search.grep import GrepQuery, grep
-from wieldy.search.ripgrep import Ripgrep, find_ripgrep
-from wieldy.search.tree import list_tree
+from wieldy.files.search.glob import find_files
+from wieldy.files.search.grep import GrepQuery, grep
+from wieldy.files.search.ripgrep import Ripgrep, find_ripgrep
+from wieldy.files.search.tree import list_tree
 
 pytestmark = [pytest.mark.peer, pytest.mark.skipif(shutil.which("git") is None, reason="no git here")]
 

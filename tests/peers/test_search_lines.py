@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wieldy import Toolbox
-from wieldy.search.ripgrep import find_ripgrep
+from wieldy.files.search.ripgrep import find_ripgrep
 
 PIECES = st.sampled_from(["a", "bc", "␍", "é", "\n", "\n", "\r\n", "\r", "\f", "\x0b", "\x85", "\u2028"])
 

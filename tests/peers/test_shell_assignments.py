@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from wieldy.shell.policy.analysis import analyze
-from wieldy.shell.policy.programs.builtins import ASSIGNING_BUILTINS, assigned_variables, is_script_variable
-from wieldy.shell.policy.words import literal
+from wieldy.shell.effects.analysis import analyze
+from wieldy.shell.effects.programs.builtins import ASSIGNING_BUILTINS, assigned_variables, is_script_variable
+from wieldy.shell.effects.words import literal
 
 pytestmark = pytest.mark.peer
 SEED = int(os.environ.get("WIELDY_FUZZ_SEED", "0"))

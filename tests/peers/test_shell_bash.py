@@ -11,10 +11,10 @@ import pytest
 from tests.peers.shell_scripts import STUBS, Scripts
 from tests.peers.shfmt_outline import shfmt_outline
 
+from wieldy.shell.effects.analysis import Analysis, analyze
 from wieldy.shell.parsing.cross_check import outline, parsers_agree
 from wieldy.shell.parsing.parser import parse
 from wieldy.shell.parsing.syntax import Unparsable
-from wieldy.shell.policy.analysis import Analysis, analyze
 
 pytestmark = pytest.mark.peer
 BASH = shutil.which("bash") or "bash"

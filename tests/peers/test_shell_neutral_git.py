@@ -9,13 +9,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.unit.shell.policy.rule_matching import analysis_of
+from tests.unit.shell.effects.rule_matching import analysis_of
 
 from wieldy import Toolbox
 from wieldy.core.errors import ToolFailure
-from wieldy.permissions.advisers import git_status
-from wieldy.shell.policy.analysis import analyze
-from wieldy.shell.running.neutral_git import neutral_git_environment
+from wieldy.core.git import neutral_git_environment
+from wieldy.policy.permissions.advisers import git_status
+from wieldy.shell.effects.analysis import analyze
 
 pytestmark = pytest.mark.peer
 

@@ -20,11 +20,11 @@ import pytest
 from tests.needs import skip_untested
 from tests.peers.hostile_commands import HostileCommands
 
-from wieldy.shell.policy.analysis import analyze
-from wieldy.shell.policy.programs.git import READING_COMMANDS
-from wieldy.shell.policy.programs.registry import TABLES
-from wieldy.shell.policy.programs.spec import ProgramSpec
-from wieldy.shell.running.neutral_git import neutral_git_environment
+from wieldy.core.git import neutral_git_environment
+from wieldy.shell.effects.analysis import analyze
+from wieldy.shell.effects.programs.git import READING_COMMANDS
+from wieldy.shell.effects.programs.registry import TABLES
+from wieldy.shell.effects.programs.spec import ProgramSpec
 from wieldy.shell.sandbox.sandbox import choose_wrapper
 
 pytestmark = pytest.mark.peer

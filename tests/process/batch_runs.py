@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from tests.unit.providers.wire import anthropic_stream
+from tests.unit.models.wire import anthropic_stream
 
-from wieldy.batch.remote import find_run
-from wieldy.batch.results import AttemptResult
+from wieldy.faces.batch.remote import find_run
+from wieldy.faces.batch.results import AttemptResult
 
 
 class BatchRun:

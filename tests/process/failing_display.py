@@ -13,13 +13,13 @@ from typing import Any
 from wieldy import Session, ToolResult, tool
 from wieldy.cli import report_errors
 from wieldy.cli.chat import run_chat
-from wieldy.console import flush_streams
+from wieldy.core.console import flush_streams
 from wieldy.core.tool_decorator import FunctionTool
-from wieldy.terminal.app import InlineSession
-from wieldy.terminal.blocks import SpansBlock
-from wieldy.terminal.chat import Chat
-from wieldy.terminal.text import Row
-from wieldy.terminal.view_model import ViewModel
+from wieldy.faces.terminal.app import InlineSession
+from wieldy.faces.terminal.blocks import SpansBlock
+from wieldy.faces.terminal.chat import Chat
+from wieldy.faces.terminal.text import Row
+from wieldy.faces.terminal.view_model import ViewModel
 
 MODEL, FAULT = sys.argv[1:]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.providers.wire import STREAMS, loopback, stream
+from tests.unit.models.wire import STREAMS, loopback, stream
 
 
 def call(tool: str, **input: Any) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from tests.needs import skip_untested
 from tests.process.batch_runs import BatchRun, LimitingServer, wait_until
-from tests.unit.batch.small_disk import small_disk
+from tests.unit.faces.batch.small_disk import small_disk
 
-from wieldy.backends.overlay import overlay_problem
+from wieldy.shell.backends.overlay import overlay_problem
 
 
 @pytest.fixture

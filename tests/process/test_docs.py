@@ -10,9 +10,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from tests.unit.providers.wire import STREAMS, loopback, stream
+from tests.unit.models.wire import STREAMS, loopback, stream
 
-from wieldy.terminal.commands import COMMANDS
+from wieldy.faces.terminal.commands import COMMANDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -15,7 +15,7 @@ import pytest
 
 from wieldy import Script, Session
 from wieldy.agent.records import AssistantBlock, ToolResultRecord, convert_record
-from wieldy.headless import converse
+from wieldy.faces.headless import converse
 
 READ = {"call": "Read", "input": {"file_path": "b.txt"}}
 WRITE = {"call": "Write", "input": {"file_path": "new.txt", "content": "new"}}

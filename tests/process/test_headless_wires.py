@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import trustme
-from tests.unit.providers.wire import STREAMS, loopback, status, stream
+from tests.unit.models.wire import STREAMS, loopback, status, stream
 
 HEAVY = {
     "httpx",

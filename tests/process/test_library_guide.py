@@ -22,10 +22,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 from tests.needs import skip_untested
-from tests.unit.providers.wire import STREAMS, loopback, stream
+from tests.unit.models.wire import STREAMS, loopback, stream
 
 from wieldy import AnyEvent, Script, Session, Store, Toolbox
-from wieldy.backends.overlay import overlay_problem
+from wieldy.shell.backends.overlay import overlay_problem
 
 DOCS = Path(__file__).parents[2] / "docs"
 PROGRAMS: dict[str, str] = {

@@ -20,7 +20,7 @@ SECONDS = 5.0
 
 WORKER = """
 import asyncio, os, sys
-from wieldy.workspace_services import open_workspace
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.shell.running.background import BackgroundShells
 from wieldy.shell.running.session import ShellSession
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from wieldy.schema.json_positions import JsonDocument, parse_json
+from wieldy.core.schema.json_positions import JsonDocument, parse_json
 
 
 def read(text: str) -> JsonDocument:
@@ -21,7 +21,7 @@ RULES_EACH = 5
 WRITER = """
 import sys
 from pathlib import Path
-from wieldy.settings.store import add_rules, set_value
+from wieldy.policy.settings.store import add_rules, set_value
 file, number = Path(sys.argv[1]), sys.argv[2]
 sys.stdin.readline()
 for turn in range(int(sys.argv[3])):

@@ -22,13 +22,13 @@ CORE = [
     "tests/unit/tools/test_file_search.py",
     "tests/unit/tools/test_bash.py",
     "tests/unit/tools/test_edit.py",
-    "tests/unit/hooks/test_hooks_in_a_toolbox.py",
+    "tests/unit/policy/hooks/test_hooks_in_a_toolbox.py",
     "tests/unit/agent/test_session.py",
     "tests/unit/agent/test_steering.py",
 ]
 # libuv starts programs by execvp, which hands a file of unknown format to sh.
 NOT_ON_UVLOOP = (
-    "tests/unit/search/test_ripgrep.py::test_a_program_that_cannot_be_started_is_an_error_that_says_what_to_do"
+    "tests/unit/files/search/test_ripgrep.py::test_a_program_that_cannot_be_started_is_an_error_that_says_what_to_do"
 )
 
 

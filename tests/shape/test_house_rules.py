@@ -38,8 +38,8 @@ def test_no_public_class_name_is_defined_twice():
 def test_threads_are_made_in_one_place():
     """Others are one for a connection, for the contents of a journal; or they are in processes of their own."""
     others = {
-        "backends/channel.py",
-        "backends/checks.py",
+        "shell/backends/channel.py",
+        "shell/backends/checks.py",
         "files/journal/journal.py",
         "shell/sandbox/bridge.py",
     }
@@ -56,7 +56,12 @@ def makes_threads(module: ast.Module) -> bool:
 
 def test_our_own_python_is_started_in_one_place():
     """Started otherwise it could import modules from a project, with our environment. The others only name its path."""
-    others = {"cli/doctor.py", "demo/show.py", "search/ripgrep.py", "diagnostics/checkers.py"}
+    others = {
+        "cli/doctor.py",
+        "faces/terminal/demo/show.py",
+        "files/search/ripgrep.py",
+        "shell/diagnostics/checkers.py",
+    }
     users = {
         str(path.relative_to(SOURCE))
         for path in MODULES
@@ -75,7 +80,7 @@ def test_our_own_python_is_started_in_one_place():
 READERS_OF_OTHER_FILES = {
     "core/": "the bounded reader itself, our own tool descriptions",
     "agent/": "transcripts and scripts of our own state folder; instructions are bounded by `read_start`",
-    "adapters/harbor.py": "our own results",
+    "faces/adapters/harbor.py": "our own results",
     "backends/": "our own log; files for a program that asked for them",
     "batch/": "results, logs and files of a run, named by the person",
     "cli/": "files that the person names on the command line",
@@ -88,19 +93,19 @@ READERS_OF_OTHER_FILES = {
     "files/writing/": "files that a call names, our own locked files",
     "console.py": "the standard streams",
     "mcp/": "our own records",
-    "permissions/protected_watch.py": "our own copies",
-    "providers/script.py": "a recording that the person names",
+    "policy/permissions/protected_watch.py": "our own copies",
+    "models/script.py": "a recording that the person names",
     "shell/running/": "/proc, our own files",
     "shell/sandbox/policy.py": "/proc",
     "shell/sandbox/launcher.py": "/proc, our own files",
-    "skills/discovery.py": "bounded, opened without symlinks and without waiting",
-    "subagents/isolation.py": "our own notes",
+    "tools/skills/discovery.py": "bounded, opened without symlinks and without waiting",
+    "tools/subagents/isolation.py": "our own notes",
     "terminal/": "files of the person; prompts of a project by the bounded reader",
     "web/": "our own saved pages",
     "working_copies/": "our own records and copies",
-    "search/process.py": "a pipe",
-    "settings/json_schema.py": "our own schema",
-    "settings/store.py": "opens git's list of excludes to append a line, after it was resolved",
+    "files/search/process.py": "a pipe",
+    "policy/settings/json_schema.py": "our own schema",
+    "policy/settings/store.py": "opens git's list of excludes to append a line, after it was resolved",
 }
 
 
@@ -122,7 +127,12 @@ def test_text_that_a_project_supplies_is_read_by_one_reader():
 
 def test_programs_that_we_run_are_found_in_one_place():
     """Found otherwise, one that a project has put on PATH would run. The others look, and run nothing of what they find."""
-    others = {"demo/show.py", "hooks/lint.py", "search/ripgrep.py", "shell/running/neutral_python.py"}
+    others = {
+        "faces/terminal/demo/show.py",
+        "policy/hooks/lint.py",
+        "files/search/ripgrep.py",
+        "shell/running/neutral_python.py",
+    }
     users = {
         str(path.relative_to(SOURCE))
         for path in MODULES

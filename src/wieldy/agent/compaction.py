@@ -25,7 +25,7 @@ from wieldy.core.provider import Provider, ProviderFailure, Request, Usage
 from wieldy.core.state_dirs import make_private_folder, open_private
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate_middle
-from wieldy.providers.catalog import cost
+from wieldy.models.catalog import cost
 
 ENOUGH_SHARE = 0.5  # of the context window: if shortening results gets below it, no summary is made
 TAIL_SHARE = 0.1  # of the context window: the last messages that stay word for word after a summary

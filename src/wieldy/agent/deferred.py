@@ -12,7 +12,6 @@ from wieldy.agent.loop import AgentLoop, RunEnd
 from wieldy.agent.records import QuestionDeferred
 from wieldy.agent.runs import Work
 from wieldy.agent.transcript import Conversation
-from wieldy.approval import Ask, NoApprover
 from wieldy.core.abort import Abort
 from wieldy.core.decision import Answer, Question
 from wieldy.core.effects import USES_FOLDER
@@ -20,7 +19,8 @@ from wieldy.core.errors import Deferred, SessionError
 from wieldy.core.option_checks import require_callable
 from wieldy.core.threads import call_function
 from wieldy.core.user_questions import QuestionHandler, UserAnswer, UserQuestion
-from wieldy.workspace_services import HostServices
+from wieldy.engine.approval import Ask, NoApprover
+from wieldy.engine.workspace_services import HostServices
 
 Reply: TypeAlias = bool | str | Answer | Mapping[str, Any] | Sequence[Any] | None
 

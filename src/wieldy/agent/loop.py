@@ -26,9 +26,9 @@ from wieldy.core.events import Notice, Steered
 from wieldy.core.filesystem import look
 from wieldy.core.option_checks import require_amount, require_count
 from wieldy.core.provider import Provider, ProviderFailure, Request, ToolSpec
+from wieldy.core.supervise import Aborted
 from wieldy.core.workspace import Workspace
 from wieldy.engine.pipeline import bind, normalize
-from wieldy.engine.supervise import Aborted
 
 if TYPE_CHECKING:
     from wieldy.agent.compaction import Compactor

@@ -38,11 +38,11 @@ from wieldy.core.provider import (
     Request,
     Usage,
 )
+from wieldy.core.supervise import Aborted
+from wieldy.engine.call_turn import CallTurn
 from wieldy.engine.loop_breaker import LoopBreaker
 from wieldy.engine.streamed_message import StreamedMessage, join_texts
-from wieldy.engine.supervise import Aborted
-from wieldy.engine.turn import CallTurn
-from wieldy.providers.catalog import cost
+from wieldy.models.catalog import cost
 
 MAX_ATTEMPTS = 8
 # A server that restarts is back soon; one that was never started is not worth a minute of waiting.

@@ -10,10 +10,10 @@ from wieldy.core.errors import SessionError
 from wieldy.core.events import Notice
 from wieldy.core.option_checks import require_model
 from wieldy.core.provider import Provider
-from wieldy.providers.catalog import MODEL_ALIASES, DefaultModel, configured_name, default_model, with_provider
-from wieldy.providers.registry import pick
-from wieldy.subagents.definitions import AgentDefinition
-from wieldy.toolbox import Toolbox
+from wieldy.engine.toolbox import Toolbox
+from wieldy.models.catalog import MODEL_ALIASES, DefaultModel, configured_name, default_model, with_provider
+from wieldy.models.registry import pick
+from wieldy.tools.subagents.definitions import AgentDefinition
 
 
 class SessionModels:
@@ -52,7 +52,7 @@ class SessionModels:
                 window = self._box.settings.get("contextWindow")
                 self._main = pick(model, base_url=url, env=self._box.workspace.env, context_window=window)
             if self._fallback_option:
-                from wieldy.providers.fallback import FallbackModel
+                from wieldy.models.fallback import FallbackModel
 
                 self._main = FallbackModel(self._main, self._pick_beside(self._fallback_option, self._main))
         return self._main

@@ -12,7 +12,7 @@ from wieldy.agent.records import HistoryReplaced, SentPrompt, TranscriptRecord, 
 from wieldy.agent.transcript import Conversation, Transcript, fold, records
 from wieldy.core.errors import SessionError
 from wieldy.core.threads import in_thread
-from wieldy.toolbox import Toolbox
+from wieldy.engine.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from wieldy.files.journal.undo import UndoPlan

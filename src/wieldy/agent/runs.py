@@ -16,8 +16,8 @@ from wieldy.core.abort import Abort
 from wieldy.core.errors import ClosedError, SessionError
 from wieldy.core.events import AnyEvent, RunEnded
 from wieldy.core.provider import ProviderFailure, Usage
-from wieldy.engine.supervise import Aborted
-from wieldy.toolbox import Toolbox
+from wieldy.core.supervise import Aborted
+from wieldy.engine.toolbox import Toolbox
 
 Work: TypeAlias = Callable[[AgentLoop, tuple[str, ...], Abort], Awaitable[RunEnd]]
 

@@ -101,7 +101,7 @@ def _describe(reading: ReadRecord, cause: str, workspace: Workspace) -> str:
 
 
 def _name(path: str, workspace: Workspace) -> str:
-    from wieldy.search.format import display_path, escape_controls
+    from wieldy.files.search.format import display_path, escape_controls
 
     root = workspace.root.rstrip("/") + "/"
     name = escape_controls(display_path(path.removeprefix(root))).replace("<", "\\x3c")

@@ -21,7 +21,6 @@ from wieldy.agent.store import check_session_ids, require_new
 from wieldy.agent.system_prompt import ROLE, instruction_scope
 from wieldy.agent.transcript_store import EarlierSession, Store, open_transcript
 from wieldy.agent.typed_answers import AnswerType, send_prompt
-from wieldy.approval import Ask
 from wieldy.core.backend import Backend
 from wieldy.core.call import ToolCall
 from wieldy.core.errors import SessionError
@@ -29,12 +28,13 @@ from wieldy.core.option_checks import require_count
 from wieldy.core.outcome import Waiting
 from wieldy.core.provider import Provider
 from wieldy.core.tool import Tool
-from wieldy.toolbox import Toolbox
-from wieldy.workspace_services import HostServices
+from wieldy.engine.approval import Ask
+from wieldy.engine.toolbox import Toolbox
+from wieldy.engine.workspace_services import HostServices
 
 if TYPE_CHECKING:
-    from wieldy.hooks.config import Hook
-    from wieldy.subagents.definitions import AgentType
+    from wieldy.policy.hooks.config import Hook
+    from wieldy.tools.subagents.definitions import AgentType
 
 T = TypeVar("T")
 
@@ -264,7 +264,7 @@ class Session(SessionState):
         await self.aclose()
 
     def _go_on(self, calls: set[str]) -> Work:
-        from wieldy.permissions.paths import is_below
+        from wieldy.policy.permissions.paths import is_below
 
         workspace = self.box.workspace
         folder = next((question.cwd for question in self.conversation.open_questions() if not question.agent), "")

@@ -10,7 +10,7 @@ from wieldy.core.errors import SessionError
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS
 from wieldy.engine.results import Spill, clean
-from wieldy.hooks.dispatch import Hooks
+from wieldy.policy.hooks.dispatch import Hooks
 
 MAX_CONTINUATIONS = 10  # times in a row that stop hooks may make the model go on
 
@@ -32,7 +32,7 @@ class SessionHooks:
         """Fire SessionStart; returns context for the model."""
         if "SessionStart" not in self.hooks.event_names:
             return ()
-        from wieldy.hooks.events import SessionStart
+        from wieldy.policy.hooks.events import SessionStart
 
         return await self._limit(
             (await self.hooks.fire(SessionStart(**self._fields(), source=source, model=model))).context
@@ -44,7 +44,7 @@ class SessionHooks:
         await self.stop_idle_timer()
         if "UserPromptSubmit" not in self.hooks.event_names:
             return ()
-        from wieldy.hooks.events import UserPromptSubmit
+        from wieldy.policy.hooks.events import UserPromptSubmit
 
         reply = await self.hooks.fire(UserPromptSubmit(**self._fields(), prompt=prompt))
         if reply.blocked is not None:
@@ -55,7 +55,7 @@ class SessionHooks:
         """Fire Stop; returns why the model must go on, or None."""
         if "Stop" not in self.hooks.event_names:
             return None
-        from wieldy.hooks.events import Stop
+        from wieldy.policy.hooks.events import Stop
 
         return await self._fire_stop(Stop, last_assistant_message=last_text)
 
@@ -63,7 +63,7 @@ class SessionHooks:
         """Fire PreCompact; true when a hook blocks an automatic compaction. Raises `SessionError` for a manual one."""
         if "PreCompact" not in self.hooks.event_names:
             return False
-        from wieldy.hooks.events import PreCompact
+        from wieldy.policy.hooks.events import PreCompact
 
         event = PreCompact(**self._fields(), trigger=trigger, custom_instructions=instructions)
         reply = await self.hooks.fire(event)
@@ -83,7 +83,7 @@ class SessionHooks:
             await asyncio.wait((timer,))
 
     async def _notify_idle(self) -> None:
-        from wieldy.hooks.events import Notification
+        from wieldy.policy.hooks.events import Notification
 
         await asyncio.sleep(self._idle_seconds)
         message = "wieldy is waiting for your input"
@@ -93,7 +93,7 @@ class SessionHooks:
         """Fire SessionEnd."""
         await self.stop_idle_timer()
         if "SessionEnd" in self.hooks.event_names:
-            from wieldy.hooks.events import SessionEnd
+            from wieldy.policy.hooks.events import SessionEnd
 
             await self.hooks.fire(SessionEnd(**self._fields(), reason=reason))
 
@@ -130,7 +130,7 @@ class SubagentHooks(SessionHooks):
         """Fire SubagentStart; returns context for the agent."""
         if "SubagentStart" not in self.hooks.event_names:
             return ()
-        from wieldy.hooks.events import SubagentStart
+        from wieldy.policy.hooks.events import SubagentStart
 
         return await self._limit((await self.hooks.fire(SubagentStart(**self._fields()))).context)
 
@@ -143,7 +143,7 @@ class SubagentHooks(SessionHooks):
         """Fire SubagentStop; returns why the agent must go on, or None."""
         if "SubagentStop" not in self.hooks.event_names:
             return None
-        from wieldy.hooks.events import SubagentStop
+        from wieldy.policy.hooks.events import SubagentStop
 
         return await self._fire_stop(
             SubagentStop, agent_transcript_path=self._transcript_path, last_assistant_message=last_text

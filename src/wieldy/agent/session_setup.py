@@ -33,15 +33,15 @@ from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError, ToolFailure
 from wieldy.core.outcome import ToolResult
 from wieldy.core.tool import Options, Tool, ToolContext
-from wieldy.toolbox import Toolbox
-from wieldy.workspace_services import HostServices
+from wieldy.engine.toolbox import Toolbox
+from wieldy.engine.workspace_services import HostServices
 
 if TYPE_CHECKING:
     from wieldy.agent.subagents import SubagentStarter
     from wieldy.core.messages import Message
     from wieldy.core.provider import Completion
-    from wieldy.subagents.definitions import AgentType
-    from wieldy.subagents.tasks import SubagentHandle, SubagentTask
+    from wieldy.tools.subagents.definitions import AgentType
+    from wieldy.tools.subagents.tasks import SubagentHandle, SubagentTask
     from wieldy.web.search import SearchService
 
 
@@ -79,8 +79,8 @@ def with_agents(
     """The host with the agents of a program. Raises `ValueError` or `TypeError` for one that cannot be used."""
     if not agents:
         return host
-    from wieldy.subagents.definitions import AgentType
     from wieldy.tools import builtin_loaders
+    from wieldy.tools.subagents.definitions import AgentType
 
     known = (*builtin_loaders(builtins), *(tool.name for tool in tools))
     for agent in agents:

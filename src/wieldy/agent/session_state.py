@@ -12,10 +12,10 @@ from wieldy.agent.session_setup import SessionSetup
 from wieldy.agent.transcript import Conversation, Transcript
 from wieldy.agent.transcript_store import EarlierSession
 from wieldy.core.provider import Provider, ToolSpec
-from wieldy.toolbox import Toolbox
+from wieldy.engine.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from wieldy.providers.catalog import DefaultModel
+    from wieldy.models.catalog import DefaultModel
 
 
 class SessionState:

@@ -14,7 +14,7 @@ from wieldy.core.messages import ContentBlock, Message
 from wieldy.core.provider import Completion, Provider, Request
 from wieldy.core.workspace import Workspace
 from wieldy.engine.streamed_message import StreamedMessage
-from wieldy.providers.catalog import cost
+from wieldy.models.catalog import cost
 
 if TYPE_CHECKING:
     from wieldy.web.search import SearchService
@@ -56,7 +56,7 @@ class SideRequests:
         setting = self._workspace.setting("web.providerSearch")
         if not (getattr(provider, "searches", False) if setting is None else setting):
             return None
-        from wieldy.providers.web_search import ProviderSearch, SearchingProvider
+        from wieldy.models.web_search import ProviderSearch, SearchingProvider
 
         return ProviderSearch(provider, self._search) if isinstance(provider, SearchingProvider) else None
 

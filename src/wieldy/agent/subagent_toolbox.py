@@ -22,21 +22,21 @@ from wieldy.core.outcome import Refused
 from wieldy.core.tool import Tool
 from wieldy.core.truncate import truncate
 from wieldy.core.workspace import ChildWorkspace, CopiedRoot, Workspace
+from wieldy.engine.call_turn import CallTurn, OnStart
 from wieldy.engine.events import Events
 from wieldy.engine.loop_breaker import LoopBreaker
-from wieldy.engine.turn import CallTurn, OnStart
-from wieldy.hooks.dispatch import Hooks
-from wieldy.permissions.decide import Policy, RuleMatcher
-from wieldy.permissions.guarded_files import GuardedFiles
-from wieldy.permissions.modes import find_mode
-from wieldy.permissions.paths import is_below
-from wieldy.permissions.protected import Protection
-from wieldy.subagents.isolation import WorkingTree
-from wieldy.subagents.tasks import MODEL_TOOLS, SubagentTask
-from wieldy.toolset.toolset import OfferedTools
-from wieldy.wiring import build_services, build_toolset
-from wieldy.working_copies.git import without_location
-from wieldy.workspace_services import HostServices, WorkspaceServices
+from wieldy.engine.wiring import build_services, build_toolset
+from wieldy.engine.workspace_services import HostServices, WorkspaceServices
+from wieldy.files.working_copies.git import without_location
+from wieldy.policy.hooks.dispatch import Hooks
+from wieldy.policy.permissions.decide import Policy, RuleMatcher
+from wieldy.policy.permissions.guarded_files import GuardedFiles
+from wieldy.policy.permissions.modes import find_mode
+from wieldy.policy.permissions.paths import is_below
+from wieldy.policy.permissions.protected import Protection
+from wieldy.tools.subagents.isolation import WorkingTree
+from wieldy.tools.subagents.tasks import MODEL_TOOLS, SubagentTask
+from wieldy.tools.toolset.toolset import OfferedTools
 
 # Permission modes, the strictest first.
 MODES_BY_STRICTNESS = ("plan", "dontAsk", "default", "acceptEdits", "bypassPermissions")

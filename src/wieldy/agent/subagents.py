@@ -40,10 +40,12 @@ from wieldy.core.errors import SessionError, ToolFailure
 from wieldy.core.events import Notice
 from wieldy.core.logs import log
 from wieldy.core.provider import Provider, ProviderFailure
+from wieldy.core.supervise import Aborted
 from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.core.tool import ToolContext
-from wieldy.engine.supervise import Aborted
-from wieldy.subagents.isolation import (
+from wieldy.engine.workspace_services import HostServices
+from wieldy.files.working_copies.files import IsolationError
+from wieldy.tools.subagents.isolation import (
     CopyChanges,
     WorkingTree,
     copies_folder,
@@ -51,13 +53,11 @@ from wieldy.subagents.isolation import (
     make_working_tree,
     remove_old_copies,
 )
-from wieldy.subagents.tasks import SubagentHandle, SubagentRegistry, SubagentReport, SubagentTask
-from wieldy.working_copies.files import IsolationError
-from wieldy.workspace_services import HostServices
+from wieldy.tools.subagents.tasks import SubagentHandle, SubagentRegistry, SubagentReport, SubagentTask
 
 if TYPE_CHECKING:
-    from wieldy.subagents.definitions import AgentDefinition
-    from wieldy.toolbox import Toolbox
+    from wieldy.engine.toolbox import Toolbox
+    from wieldy.tools.subagents.definitions import AgentDefinition
 
 _ID = re.compile(r"agent_[0-9a-f]{8}")
 

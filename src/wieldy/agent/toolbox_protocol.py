@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from wieldy.core.catalog import Catalog
     from wieldy.core.workspace import Workspace
+    from wieldy.engine.call_turn import CallTurn, OnStart
     from wieldy.engine.events import Events
     from wieldy.engine.loop_breaker import LoopBreaker
     from wieldy.engine.services import Services
-    from wieldy.engine.turn import CallTurn, OnStart
-    from wieldy.hooks.dispatch import Hooks
-    from wieldy.settings.load import Settings
-    from wieldy.toolset.toolset import OfferedTools
-    from wieldy.wiring import ServiceParts
+    from wieldy.engine.wiring import ServiceParts
+    from wieldy.policy.hooks.dispatch import Hooks
+    from wieldy.policy.settings.load import Settings
+    from wieldy.tools.toolset.toolset import OfferedTools
 
 
 class PolicyProtocol(Protocol):

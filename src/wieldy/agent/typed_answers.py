@@ -15,8 +15,8 @@ from wieldy.agent.prompts import Prompt, prompt_content
 from wieldy.agent.runs import Work
 from wieldy.core.abort import Abort
 from wieldy.core.json_values import to_json
-from wieldy.schema.check import InvalidInput, SchemaError, UnsupportedAnnotation
-from wieldy.schema.parameters import Parameters
+from wieldy.core.schema.check import InvalidInput, SchemaError, UnsupportedAnnotation
+from wieldy.core.schema.parameters import Parameters
 
 MAX_CORRECTIONS = 3
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?```", re.DOTALL)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
-from wieldy import console
+from wieldy.core import console
 
 # Command → its module and its line in `wieldy --help`.
 COMMANDS: Mapping[str, tuple[str, str]] = {

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from wieldy import console
+from wieldy.core import console
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -76,7 +76,7 @@ def folder(path: str) -> str:
 
 def mode(name: str) -> str:
     """Accept the name of a permission mode."""
-    from wieldy.permissions.modes import find_mode
+    from wieldy.policy.permissions.modes import find_mode
 
     try:
         return find_mode(name).name

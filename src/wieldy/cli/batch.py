@@ -16,16 +16,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wieldy import console
 from wieldy.cli.arguments import amount, command_parser, count, folder, mode
-from wieldy.console import print_error
+from wieldy.core import console
+from wieldy.core.console import print_error
 from wieldy.core.errors import WieldyError
 
 if TYPE_CHECKING:
-    from wieldy.batch.driver import Driver, RunOptions, RunPlan
-    from wieldy.batch.report import RunReport
-    from wieldy.batch.store import ResultStore, Shard
-    from wieldy.batch.tasks import TaskDefaults
+    from wieldy.faces.batch.driver import Driver, RunOptions, RunPlan
+    from wieldy.faces.batch.report import RunReport
+    from wieldy.faces.batch.store import ResultStore, Shard
+    from wieldy.faces.batch.tasks import TaskDefaults
 
 COMPLETE, INCOMPLETE, USAGE_ERROR = 0, 1, 2
 SESSION_DESCRIPTORS, WORKER_DESCRIPTORS = 8, 60  # of a session that runs a command, and of a worker beside its sessions
@@ -64,13 +64,13 @@ def main(command: str, argv: list[str]) -> int:
 
 
 def _is_usage(error: WieldyError) -> bool:
-    from wieldy.batch.tasks import TaskFileError
+    from wieldy.faces.batch.tasks import TaskFileError
 
     return isinstance(error, TaskFileError)
 
 
 def _parser() -> argparse.ArgumentParser:
-    from wieldy.batch.isolation import ISOLATIONS
+    from wieldy.faces.batch.isolation import ISOLATIONS
 
     parser = command_parser(
         "wieldy batch", "Run many tasks. What is finished is never lost and never run again.", EXAMPLES
@@ -147,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _duration(text: str) -> float:
-    from wieldy.batch.durations import parse_duration
+    from wieldy.faces.batch.durations import parse_duration
 
     try:
         return parse_duration(text)
@@ -156,7 +156,7 @@ def _duration(text: str) -> float:
 
 
 def _rate(text: str) -> tuple[str, float]:
-    from wieldy.batch.rates import parse_rate
+    from wieldy.faces.batch.rates import parse_rate
 
     try:
         return parse_rate(text)
@@ -181,7 +181,7 @@ def _engine_name(text: str) -> str:
 
 
 def _shard(text: str) -> Shard:
-    from wieldy.batch.store import Shard
+    from wieldy.faces.batch.store import Shard
 
     index, _, total = text.partition("/")
     if not (index.isdecimal() and total.isdecimal() and 1 <= int(index) <= int(total)):
@@ -190,10 +190,10 @@ def _shard(text: str) -> Shard:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from wieldy.batch.driver import check_models, describe_run, make_plan, work_folder
-    from wieldy.batch.identity import digest
-    from wieldy.batch.remote import is_url, local_path, open_location
-    from wieldy.batch.tasks import TaskFileError, read_tasks
+    from wieldy.faces.batch.driver import check_models, describe_run, make_plan, work_folder
+    from wieldy.faces.batch.identity import digest
+    from wieldy.faces.batch.remote import is_url, local_path, open_location
+    from wieldy.faces.batch.tasks import TaskFileError, read_tasks
 
     file = read_tasks(options.tasks, _defaults(options))
     for warning in file.warnings:
@@ -230,7 +230,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _defaults(options: argparse.Namespace) -> TaskDefaults:
-    from wieldy.batch.tasks import TaskDefaults, TaskFileError, TaskLimits, check_settings
+    from wieldy.faces.batch.tasks import TaskDefaults, TaskFileError, TaskLimits, check_settings
 
     model = options.model or os.environ.get("WIELDY_MODEL", "")
     if model.startswith("script:"):
@@ -260,7 +260,7 @@ def _defaults(options: argparse.Namespace) -> TaskDefaults:
 
 
 def _run_options(options: argparse.Namespace, work: Path, out: str) -> RunOptions:
-    from wieldy.batch.driver import RunOptions
+    from wieldy.faces.batch.driver import RunOptions
 
     return RunOptions(
         workers=options.workers,
@@ -294,11 +294,11 @@ def _print_plan(plan: RunPlan, *, dry: bool = False) -> None:
 async def _drive(
     plan: RunPlan, store: ResultStore, options: argparse.Namespace, run_options: RunOptions, interrupts: Interrupts
 ) -> int:
-    from wieldy.batch.driver import Driver
-    from wieldy.batch.isolation import clean_work_folder
-    from wieldy.batch.store import PREDS_NAME, StoreError
     from wieldy.core.threads import in_thread
-    from wieldy.working_copies.files import remove_tree
+    from wieldy.faces.batch.driver import Driver
+    from wieldy.faces.batch.isolation import clean_work_folder
+    from wieldy.faces.batch.store import PREDS_NAME, StoreError
+    from wieldy.files.working_copies.files import remove_tree
 
     work = Path(run_options.work)
     for name in ("attempts", "commands"):  # left by a run that was killed
@@ -339,7 +339,7 @@ def _check_descriptors(options: argparse.Namespace) -> None:
     """Raise `TaskFileError` where the workers could not open the files that so many sessions need."""
     import resource
 
-    from wieldy.batch.tasks import TaskFileError
+    from wieldy.faces.batch.tasks import TaskFileError
 
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)  # a worker raises its own to that
     sessions = math.ceil(options.workers / _processes(options))
@@ -357,12 +357,12 @@ def _processes(options: argparse.Namespace) -> int:
 
 
 def _engine(options: argparse.Namespace, work: Path, store: ResultStore) -> Any:
-    from wieldy.batch.engine import LocalEngine
-    from wieldy.batch.rates import RateLimiter
+    from wieldy.faces.batch.engine import LocalEngine
+    from wieldy.faces.batch.rates import RateLimiter
 
     name, _, address = options.engine.partition(":")
     if name == "ray":
-        from wieldy.batch.ray_engine import RayEngine
+        from wieldy.faces.batch.ray_engine import RayEngine
 
         caps = dict(options.rate)
         return RayEngine(
@@ -401,20 +401,20 @@ async def _write_states(driver: Driver, store: ResultStore) -> None:
 
 
 def _draw(state: dict[str, Any]) -> None:
-    from wieldy.batch.progress import progress_line
+    from wieldy.faces.batch.progress import progress_line
 
     line = progress_line(state, width=shutil.get_terminal_size().columns - 1)
     console.write_error(console.CARRIAGE_RETURN, console.ERASE_TO_LINE_END, line, end="")
 
 
 def _print_line(state: dict[str, Any]) -> None:
-    from wieldy.batch.progress import progress_line
+    from wieldy.faces.batch.progress import progress_line
 
     console.write_error(progress_line(state, bar=False))
 
 
 def _print_summary(driver: Driver, store: ResultStore, code: int) -> int:
-    from wieldy.batch.progress import ERRORS_SHOWN
+    from wieldy.faces.batch.progress import ERRORS_SHOWN
 
     state = driver.state
     _print_line(state.as_dict())
@@ -471,8 +471,8 @@ def _interrupts() -> Iterator[Interrupts]:
 
 
 def _watch(argv: list[str]) -> int:
-    from wieldy.batch.progress import current_states, merge_states
-    from wieldy.batch.remote import find_run, is_url
+    from wieldy.faces.batch.progress import current_states, merge_states
+    from wieldy.faces.batch.remote import find_run, is_url
 
     example = "examples:\n  wieldy batch watch runs/first\n  wieldy batch watch s3://bucket/run"
     about = "Follow a run until it is over. It may run on another machine."
@@ -515,8 +515,8 @@ def _watch(argv: list[str]) -> int:
 
 
 def _report(argv: list[str]) -> int:
-    from wieldy.batch.remote import find_run
-    from wieldy.batch.report import load_report, report_lines, write_html
+    from wieldy.faces.batch.remote import find_run
+    from wieldy.faces.batch.report import load_report, report_lines, write_html
 
     about = (
         "Print what a run came to, and write report.html with plots beside its results. The run may still be going on."

@@ -11,14 +11,14 @@ from typing import Any
 
 from wieldy.cli.arguments import add_mode, add_root, command_parser
 from wieldy.cli.output import with_notices
-from wieldy.console import write, write_error, write_json
+from wieldy.core.console import write, write_error, write_json
 from wieldy.core.events import Event, ToolProgress
 from wieldy.core.json_values import to_json
 from wieldy.core.outcome import Done, ToolResult
 from wieldy.core.tool import Tool
-from wieldy.terminal.tool_input import format_result, parse_input
-from wieldy.toolbox import Toolbox
-from wieldy.workspace_services import HostServices
+from wieldy.engine.toolbox import Toolbox
+from wieldy.engine.workspace_services import HostServices
+from wieldy.faces.terminal.tool_input import format_result, parse_input
 
 EXAMPLES = """examples:
   wieldy call Grep pattern=TODO glob='*.py' output_mode=content -n=true
@@ -55,7 +55,7 @@ def main(command: str, argv: list[str]) -> int:
 
 
 async def _call(options: argparse.Namespace, words: list[str], stdin: str | None) -> int:
-    from wieldy.terminal.questions import permission_callback, question_handler
+    from wieldy.faces.terminal.questions import permission_callback, question_handler
 
     box = Toolbox(
         root=options.root,

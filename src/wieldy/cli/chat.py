@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from wieldy.cli.arguments import command_parser
 from wieldy.cli.session_options import UsageError, add_session_options, resumed_session, session_arguments
-from wieldy.console import print_error, write
+from wieldy.core.console import print_error, write
 
 if TYPE_CHECKING:
     from wieldy.agent.session import Session
-    from wieldy.terminal.app import InlineSession
-    from wieldy.terminal.chat import Chat
-    from wieldy.terminal.plain import PlainSession
+    from wieldy.faces.terminal.app import InlineSession
+    from wieldy.faces.terminal.chat import Chat
+    from wieldy.faces.terminal.plain import PlainSession
 
 USAGE_ERROR = 2
 
@@ -74,7 +74,7 @@ def run_chat(
     resumable: bool = True,
 ) -> int:
     """Run an interactive session to its end. The last line says how to resume it."""
-    from wieldy.terminal.chat import Chat
+    from wieldy.faces.terminal.chat import Chat
 
     async def run() -> int:
         chat = Chat(open_session, first_prompt=first_prompt, resume=resume)
@@ -91,9 +91,9 @@ def run_chat(
 def _load_surface(*, plain: bool) -> Callable[[Chat], PlainSession | InlineSession]:
     """Import what draws the session: before the loop runs, since it takes a while."""
     if plain or os.environ.get("TERM", "") in ("", "dumb"):
-        from wieldy.terminal.plain import PlainSession
+        from wieldy.faces.terminal.plain import PlainSession
 
         return PlainSession
-    from wieldy.terminal.app import InlineSession
+    from wieldy.faces.terminal.app import InlineSession
 
     return InlineSession

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, to_builtins
 
-from wieldy.console import print_error, write, write_json
+from wieldy.core.console import print_error, write, write_json
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import Refusal
-from wieldy.shell.policy.analysis import Analysis
-from wieldy.toolbox import Toolbox
+from wieldy.engine.toolbox import Toolbox
+from wieldy.shell.effects.analysis import Analysis
 
 MOST_PROGRAMS = 12
 _TIMESTAMP = re.compile(r": \d+:\d+;")  # of zsh, before the command; that of bash is a comment

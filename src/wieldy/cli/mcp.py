@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from wieldy.cli.arguments import add_root, add_subcommand, amount, command_parser
 from wieldy.cli.output import print_settings_problems
-from wieldy.console import print_error, write, write_error, write_json
+from wieldy.core.console import print_error, write, write_error, write_json
 from wieldy.core.state_dirs import user_home
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate_line
-from wieldy.settings.sources import FOLDER, LOCAL, SHARED, find_project_root
-from wieldy.settings.store import local_file, project_file, remove_value, set_value, user_file
-from wieldy.toolbox import Toolbox
+from wieldy.engine.toolbox import Toolbox
+from wieldy.policy.settings.sources import FOLDER, LOCAL, SHARED, find_project_root
+from wieldy.policy.settings.store import local_file, project_file, remove_value, set_value, user_file
 
 if TYPE_CHECKING:
-    from wieldy.mcp.client.connection import Connection
-    from wieldy.mcp.client.manager import McpServers
-    from wieldy.mcp.client.prompts import ServerPrompt
+    from wieldy.mcp.connection import Connection
+    from wieldy.mcp.manager import McpServers
+    from wieldy.mcp.prompts import ServerPrompt
 
 EXAMPLES = """examples:
   wieldy mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
@@ -100,9 +100,9 @@ def _settings_file(scope: str, root: str) -> Path:
 
 
 def _add(options: argparse.Namespace) -> int:
-    from wieldy.mcp.client.config import InvalidServer, parse_server
-    from wieldy.permissions.trust import ConsentItem, Trust
-    from wieldy.settings.consent import FileDigests
+    from wieldy.mcp.config import InvalidServer, parse_server
+    from wieldy.policy.permissions.trust import ConsentItem, Trust
+    from wieldy.policy.settings.consent import FileDigests
 
     if not SERVER_NAME.fullmatch(options.name):
         return _fail(f"`{options.name}` cannot be the name of a server: use letters, digits, `-` and `_`")
@@ -205,7 +205,7 @@ async def _describe_servers(root: str, only: str | None = None) -> list[dict[str
         print_settings_problems(box)
         if not (box.settings.get("mcpServers") or box.settings.pending):
             return []
-        from wieldy.mcp.client.prompts import list_prompts
+        from wieldy.mcp.prompts import list_prompts
 
         servers = box.workspace.services.mcp_servers
         with show_waiting(servers, only):

@@ -10,16 +10,16 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from wieldy.approval import Ask
 from wieldy.cli.arguments import add_mode, add_root, command_parser
-from wieldy.console import print_error
+from wieldy.core.console import print_error
+from wieldy.engine.approval import Ask
+from wieldy.engine.toolbox import Toolbox
+from wieldy.engine.workspace_services import HostServices
 from wieldy.shell.running.process_tag import TAG_VARIABLE
-from wieldy.toolbox import Toolbox
-from wieldy.workspace_services import HostServices
 
 if TYPE_CHECKING:
-    from wieldy.mcp.server.client_session import MakeToolbox
-    from wieldy.mcp.server.http import Address
+    from wieldy.faces.mcp_server.client_session import MakeToolbox
+    from wieldy.faces.mcp_server.http import Address
 
 EXAMPLES = """examples:
   wieldy mcp serve                                     one client, on stdin and stdout
@@ -74,7 +74,7 @@ def create_parser() -> argparse.ArgumentParser:
 
 
 def _address(text: str) -> Address:
-    from wieldy.mcp.server.http import parse_address
+    from wieldy.faces.mcp_server.http import parse_address
 
     try:
         return parse_address(text)
@@ -84,7 +84,7 @@ def _address(text: str) -> Address:
 
 def check_exposure(address: Address, token: str | None, *, no_token: bool = False) -> str | None:
     """Return why it would be unsafe to listen on an address; None if it is safe."""
-    from wieldy.mcp.server.http import check_token
+    from wieldy.faces.mcp_server.http import check_token
 
     problem = check_token(address, token, required=not no_token)
     if problem is None or token is not None:
@@ -113,7 +113,7 @@ def _toolbox_factory(options: argparse.Namespace) -> MakeToolbox:
 async def _serve(
     make_toolbox: MakeToolbox, options: argparse.Namespace, token: str | None, stop: asyncio.Event
 ) -> None:
-    from wieldy.mcp.server.serve import serve_mcp
+    from wieldy.faces.mcp_server.serve import serve_mcp
 
     if options.http is None and sys.stdin.isatty():
         print_error("waiting for an MCP client on stdin; Ctrl-C ends it, --http serves over HTTP")

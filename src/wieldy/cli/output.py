@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wieldy.console import print_error
+from wieldy.core.console import print_error
 from wieldy.core.events import Event, Notice
 
 if TYPE_CHECKING:
-    from wieldy.toolbox import Toolbox
+    from wieldy.engine.toolbox import Toolbox
 
 
 def print_settings_problems(box: Toolbox) -> None:

@@ -18,13 +18,20 @@ from wieldy.agent.store import StoredSession, find_session, past_calls, read_ses
 from wieldy.cli.arguments import add_mode, add_root, add_subcommand, command_parser
 from wieldy.cli.command_replay import replay_commands
 from wieldy.cli.output import print_settings_problems
-from wieldy.console import print_error, read_line, write, write_json
 from wieldy.core.call import PlannedCall, ToolCall
+from wieldy.core.console import print_error, read_line, write, write_json
 from wieldy.core.decision import Behavior, Opinion
 from wieldy.core.errors import Refusal, SessionError
 from wieldy.engine.pipeline import bind, lookup, normalize
-from wieldy.permissions.explain import ChangedDecision, check_examples, explain, format_rules, replay, rules_as_json
-from wieldy.toolbox import Toolbox
+from wieldy.engine.toolbox import Toolbox
+from wieldy.policy.permissions.explain import (
+    ChangedDecision,
+    check_examples,
+    explain,
+    format_rules,
+    replay,
+    rules_as_json,
+)
 
 EXAMPLES = """examples:
   wieldy permissions list                                  every rule, with file and line
@@ -156,8 +163,8 @@ def plan_call(box: Toolbox, name: str, text: str) -> PlannedCall:
 
 
 def _add_rules(options: argparse.Namespace) -> int:
-    from wieldy.permissions.rules import parse
-    from wieldy.settings.store import add_rules, local_file, project_file, remember, user_file
+    from wieldy.policy.permissions.rules import parse
+    from wieldy.policy.settings.store import add_rules, local_file, project_file, remember, user_file
 
     behavior: Behavior = options.subcommand
     rules = [parse(text, behavior) for text in options.rule]
@@ -172,7 +179,7 @@ def _add_rules(options: argparse.Namespace) -> int:
 
 
 def _remove_rules(options: argparse.Namespace) -> int:
-    from wieldy.settings.store import local_file, project_file, remove_rules, user_file
+    from wieldy.policy.settings.store import local_file, project_file, remove_rules, user_file
 
     removed: set[str] = set()
     for file in (local_file(options.root), project_file(options.root), user_file()):
@@ -202,7 +209,7 @@ def _test(options: argparse.Namespace) -> int:
 
 
 def _trust(options: argparse.Namespace) -> int:
-    from wieldy.permissions.trust import Trust
+    from wieldy.policy.permissions.trust import Trust
 
     box = Toolbox(options.root, load_settings=True)
     if options.revoke:

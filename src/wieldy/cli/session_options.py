@@ -23,7 +23,7 @@ from wieldy.core.errors import WieldyError
 
 if TYPE_CHECKING:
     from wieldy.core.decision import Behavior
-    from wieldy.subagents.definitions import AgentType
+    from wieldy.tools.subagents.definitions import AgentType
 
 THINKING_TOKENS = 10_000  # for `--thinking` without a number
 
@@ -102,7 +102,7 @@ def session_arguments(options: argparse.Namespace) -> dict[str, Any]:
 def _agents(source: str | None) -> list[AgentType]:
     if source is None:
         return []
-    from wieldy.headless.host import parse_agents
+    from wieldy.faces.headless.host import parse_agents
 
     try:
         return parse_agents(_read_json(source, "agents"))
@@ -145,7 +145,7 @@ def build_settings(options: argparse.Namespace) -> dict[str, Any]:
 def _settings_file(options: argparse.Namespace) -> Path | None:
     if not options.settings or _is_inline(options.settings):
         return None
-    from wieldy.settings.sources import load_named_file
+    from wieldy.policy.settings.sources import load_named_file
 
     file = Path(options.settings).absolute()
     if (problem := load_named_file(file).error) is not None:
@@ -192,7 +192,7 @@ def _split_rules(words: list[str], behavior: Behavior) -> list[str]:
     """Split rules at commas and blanks outside parentheses, and check them."""
     if not words:
         return []
-    from wieldy.permissions.rules import RuleError, parse, split_list
+    from wieldy.policy.permissions.rules import RuleError, parse, split_list
 
     rules = split_list(",".join(words))
     try:

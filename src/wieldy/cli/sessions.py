@@ -13,7 +13,7 @@ from typing import Any
 from wieldy.agent.store import StoredSession, find_session, last_session, stored_sessions
 from wieldy.agent.transcript import NAME, CallError, fold, raw_records, records
 from wieldy.cli.arguments import add_root, add_subcommand, command_parser
-from wieldy.console import encode_json, write, write_error, write_json, write_json_text
+from wieldy.core.console import encode_json, write, write_error, write_json, write_json_text
 from wieldy.core.messages import ContentBlock
 from wieldy.core.person_text import without_reminders
 

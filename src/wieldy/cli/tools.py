@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from wieldy.cli.arguments import add_root, command_parser
 from wieldy.cli.output import print_settings_problems
-from wieldy.console import print_error, write, write_json
 from wieldy.core.catalog import ToolAvailability
+from wieldy.core.console import print_error, write, write_json
 from wieldy.core.errors import ToolFailure
 from wieldy.core.truncate import truncate
 from wieldy.engine.pipeline import nearest
-from wieldy.subagents.tasks import MODEL_TOOLS, NO_MODEL
-from wieldy.toolbox import Toolbox
-from wieldy.toolset.order import MCP_PREFIX
-from wieldy.workspace_services import HostServices
+from wieldy.engine.toolbox import Toolbox
+from wieldy.engine.workspace_services import HostServices
+from wieldy.tools.subagents.tasks import MODEL_TOOLS, NO_MODEL
+from wieldy.tools.toolset.order import MCP_PREFIX
 
 if TYPE_CHECKING:
     from wieldy.core.tool import ToolContext
-    from wieldy.subagents.tasks import SubagentHandle, SubagentTask
+    from wieldy.tools.subagents.tasks import SubagentHandle, SubagentTask
 
 EXAMPLES = """examples:
   wieldy tools                the tools a model is offered here

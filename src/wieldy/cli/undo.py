@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from wieldy.cli.arguments import command_parser, count, folder
 from wieldy.cli.output import with_notices
-from wieldy.console import write, write_error, write_json
-from wieldy.toolbox import Toolbox
+from wieldy.core.console import write, write_error, write_json
+from wieldy.engine.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from wieldy.files.journal.journal import Journal

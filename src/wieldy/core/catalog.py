@@ -95,8 +95,8 @@ def definition_problem(tool: Tool) -> str | None:
         return problem
     if not tool.description.strip():
         return f"tool `{tool.name}` has no description: write a docstring that says what it does and when to use it"
-    from wieldy.schema.check import SchemaError, UnsupportedAnnotation
-    from wieldy.schema.parameters import object_schema_problem
+    from wieldy.core.schema.check import SchemaError, UnsupportedAnnotation
+    from wieldy.core.schema.parameters import object_schema_problem
 
     try:
         schema = tool.schema

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from wieldy.shell.policy.analysis import Analysis
+    from wieldy.shell.effects.analysis import Analysis
 
 
 class Reads(Struct, frozen=True):

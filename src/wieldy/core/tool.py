@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from wieldy.core.call import PlannedCall
     from wieldy.core.decision import Judge
     from wieldy.core.events import Event
+    from wieldy.core.schema.parameters import Parameters
     from wieldy.core.workspace import Workspace
-    from wieldy.schema.parameters import Parameters
 else:
     from typing import TypeVar
 
@@ -159,7 +159,7 @@ class Tool:
     @cached_property
     def parameters(self) -> Parameters:
         """The input this tool takes; a raw schema wins over a typed model."""
-        from wieldy.schema.parameters import Parameters
+        from wieldy.core.schema.parameters import Parameters
 
         if self.input_schema is not None:
             return Parameters.from_schema(self.input_schema, aliases=self.aliases)

@@ -17,8 +17,8 @@ from wieldy.core.tool_names import name_problem, suggest_name
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
 
+    from wieldy.core.schema.parameters import Parameters
     from wieldy.core.workspace import Workspace
-    from wieldy.schema.parameters import Parameters
 
     P = ParamSpec("P", default=...)  # Python 3.13 has defaults of its own
     R = TypeVar("R", default=Any)
@@ -141,7 +141,7 @@ class FunctionTool(Tool, Generic[P, R]):
             return properties if isinstance(properties, Mapping) else None
         from inspect import Parameter
 
-        from wieldy.schema.fields import signature_of
+        from wieldy.core.schema.fields import signature_of
 
         parameters = signature_of(self.function).parameters.values()
         if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
@@ -177,14 +177,14 @@ class FunctionTool(Tool, Generic[P, R]):
         """The declared description, or the docstring without its sections on arguments and results."""
         if declared := self.declared.get("description"):
             return declared
-        from wieldy.schema.fields import prose
+        from wieldy.core.schema.fields import prose
 
         return prose(self.function.__doc__ or "")
 
     @cached_property
     def parameters(self) -> Parameters:
         """The input, from the raw schema if one was given, else from the annotations."""
-        from wieldy.schema.parameters import Parameters
+        from wieldy.core.schema.parameters import Parameters
 
         if self.input_schema is not None:
             return Parameters.from_schema(self.input_schema, aliases=self.aliases)

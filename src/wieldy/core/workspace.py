@@ -20,7 +20,7 @@ from wieldy.core.state_dirs import shared_folders, state_home
 
 if TYPE_CHECKING:
     from wieldy.core.active_commands import ActiveCommands
-    from wieldy.workspace_services import WorkspaceServices
+    from wieldy.engine.workspace_services import WorkspaceServices
 
 PATH_MAX = 4096
 NAME_MAX = 255

@@ -32,6 +32,10 @@ from wieldy.core.filesystem import FileSystem
 from wieldy.core.logs import log
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused, Text, ToolResult, Waiting, text_of
 from wieldy.core.realpath import PATH_KEEPS_CHANGING, PathChanged
+from wieldy.core.schema.check import InvalidInput
+from wieldy.core.schema.json_repair import UnreadableJson, read_object
+from wieldy.core.schema.strict_json import TooDeep, is_too_deep
+from wieldy.core.supervise import Aborted, HostExitAttempted, TimedOut, ask_enabled, raise_if_ctrl_c
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS, Output, Progress, Tool, ToolContext, why_disabled
 from wieldy.core.tool_names import RENAMED_TOOLS
@@ -46,13 +50,9 @@ from wieldy.engine.results import (
     finalizing_blocks,
 )
 from wieldy.engine.services import Services
-from wieldy.engine.supervise import Aborted, HostExitAttempted, TimedOut, ask_enabled, raise_if_ctrl_c
-from wieldy.schema.check import InvalidInput
-from wieldy.schema.json_repair import UnreadableJson, read_object
-from wieldy.schema.strict_json import TooDeep, is_too_deep
 
 if TYPE_CHECKING:
-    from wieldy.engine.turn import CallTurn
+    from wieldy.engine.call_turn import CallTurn
 
 DEFAULT_TIMEOUT = 600.0
 
@@ -247,8 +247,8 @@ def _rename_aliases(input: dict[str, Any], aliases: Mapping[str, str]) -> dict[s
 def _bind_coerced(
     call: ToolCall, tool: Tool, input: dict[str, Any], notes: tuple[str, ...], error: InvalidInput
 ) -> BoundCall:
-    from wieldy.schema.check import explain, suggest_retry
-    from wieldy.schema.coerce import coerce
+    from wieldy.core.schema.check import explain, suggest_retry
+    from wieldy.core.schema.coerce import coerce
 
     translated = tool.translate(input)
     coerced, coercions = coerce(tool.schema, translated)

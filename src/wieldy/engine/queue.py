@@ -16,7 +16,7 @@ from typing import Self
 
 from wieldy.core.abort import Abort
 from wieldy.core.effects import Effects, InTurn, changes_anything, clash, delegates
-from wieldy.engine.supervise import Supervisor
+from wieldy.core.supervise import Supervisor
 
 _current_ticket: ContextVar[Ticket | None] = ContextVar("wieldy_ticket", default=None)
 

@@ -27,9 +27,9 @@ from wieldy.core.outcome import (
     text_of,
 )
 from wieldy.core.state_dirs import make_private_folder, open_private
+from wieldy.core.supervise import raise_if_ctrl_c
 from wieldy.core.tool import Output
 from wieldy.core.truncate import truncate_middle
-from wieldy.engine.supervise import raise_if_ctrl_c
 
 MAX_FAILURE_CHARS = 10_000
 BIG_RESULT_CHARS = 1_000_000

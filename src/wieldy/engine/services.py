@@ -10,12 +10,12 @@ from msgspec import Struct, field
 from wieldy.core.abort import Abort
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Adviser, Approver, Judge, Reviewer
+from wieldy.core.supervise import Supervisor
 from wieldy.core.tool import Options
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events
 from wieldy.engine.queue import Queue
 from wieldy.engine.results import Spill
-from wieldy.engine.supervise import Supervisor
 
 if TYPE_CHECKING:
     from wieldy.engine.tool_limits import ToolLimits

@@ -17,7 +17,7 @@ from wieldy.core.provider import (
     Usage,
     UsageReported,
 )
-from wieldy.schema.json_repair import UnreadableJson, read_object
+from wieldy.core.schema.json_repair import UnreadableJson, read_object
 
 # Some servers send an empty object for arguments that are still to come.
 _PLACEHOLDERS = re.compile(r"\A(\s*\{\s*\})+(?=\s*\{)")

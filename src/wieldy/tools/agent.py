@@ -15,11 +15,11 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, drop_fields, tool
 from wieldy.core.workspace import Workspace
-from wieldy.subagents.tasks import SubagentHandle
+from wieldy.tools.subagents.tasks import SubagentHandle
 
 if TYPE_CHECKING:
-    from wieldy.subagents.definitions import AgentDefinition
-    from wieldy.subagents.tasks import SubagentReport
+    from wieldy.tools.subagents.definitions import AgentDefinition
+    from wieldy.tools.subagents.tasks import SubagentReport
 
 MAX_SECONDS = 6 * 3600.0
 
@@ -151,7 +151,7 @@ async def agent(  # noqa: PLR0913, PLR0917 - the tool's parameters
     stop: bool = False,
 ) -> Output:
     """Start an agent, or continue, stop or await an earlier one."""
-    from wieldy.subagents.tasks import SubagentTask
+    from wieldy.tools.subagents.tasks import SubagentTask
 
     if agent_id and not prompt.strip():
         return await _await_or_stop(_find_handle(ctx, agent_id), stop=stop)

@@ -11,9 +11,9 @@ from wieldy.core.outcome import ToolResult
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, tool
 from wieldy.core.workspace import Workspace
-from wieldy.subagents.definitions import ARCHITECT
-from wieldy.subagents.tasks import SubagentTask
 from wieldy.tools.agent import MAX_SECONDS, await_report
+from wieldy.tools.subagents.definitions import ARCHITECT
+from wieldy.tools.subagents.tasks import SubagentTask
 
 
 class Architect(FunctionTool):

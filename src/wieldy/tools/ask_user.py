@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from msgspec import Struct
 
+from wieldy.core.schema.fields import Param
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, drop_fields, tool
 from wieldy.core.user_questions import UserQuestion
 from wieldy.core.workspace import Workspace
-from wieldy.schema.fields import Param
 
 DAY_SECONDS = 86_400.0
 

@@ -23,7 +23,7 @@ from wieldy.core.workspace import UNKNOWN_HOME, Workspace
 
 if TYPE_CHECKING:
     from wieldy.files.journal.command_snapshots import CommandSnapshot
-    from wieldy.shell.policy.analysis import Analysis
+    from wieldy.shell.effects.analysis import Analysis
     from wieldy.shell.running.background import BackgroundShell, BackgroundShells, ChangeWatch
     from wieldy.shell.running.launch import Confinement, Limits
     from wieldy.shell.running.shell import CommandResult, Shell
@@ -469,7 +469,7 @@ def _sandbox_notes(launch: Launch, result: CommandResult, workspace: Workspace, 
 
 
 def _analyze(command: str, cwd: str, workspace: Workspace) -> Analysis:
-    from wieldy.shell.policy.analysis import analyze
+    from wieldy.shell.effects.analysis import analyze
 
     analysis = analyze(command, cwd=cwd, home=workspace.home or UNKNOWN_HOME, root=workspace.root)
     if analysis.verdict == "read_only" and analysis.enters_submodules and not workspace.services.shells.may_confine:
@@ -511,7 +511,7 @@ async def _neutral_environment(analysis: Analysis, workspace: Workspace, *, is_c
             surrounding = {**workspace.env, **workspace.setting("env")}
             variables |= neutral_python_environment(pythons, roots, surrounding=surrounding, on_host=on_host)
     if repositories := analysis.neutral_git_folders:
-        from wieldy.shell.running.neutral_git import neutral_git_environment
+        from wieldy.core.git import neutral_git_environment
 
         variables |= await in_thread(
             neutral_git_environment, *repositories, surrounding=workspace.env if on_host else {}, files=workspace.files

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from wieldy.core.effects import USES_SHELLS, InTurn
+from wieldy.core.schema.fields import Param
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import drop_fields, tool
-from wieldy.schema.fields import Param
 
 MAX_WAIT_SECONDS = 600
 DEFAULT_BLOCK_SECONDS = 30  # of Claude Code

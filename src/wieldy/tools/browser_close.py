@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from wieldy.browser.session import browser_available
 from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
+from wieldy.web.browser.session import browser_available
 
 
 @tool(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wieldy.browser.session import browser_available
 from wieldy.core.outcome import Text
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
+from wieldy.web.browser.session import browser_available
 
 
 @tool(

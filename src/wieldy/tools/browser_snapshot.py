@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wieldy.browser.session import browser_available
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
+from wieldy.web.browser.session import browser_available
 
 
 @tool(
@@ -20,7 +20,7 @@ from wieldy.core.tool_decorator import tool
 )
 async def browser_snapshot(ctx: ToolContext, ref: Annotated[str, "Of a part to show alone"] = "") -> Output:
     """Look at the page."""
-    from wieldy.browser.session import snapshot
+    from wieldy.web.browser.session import snapshot
 
     session = ctx.workspace.services.browser
     return Output(await snapshot(session, ctx.judge, ref), {"url": session.url})

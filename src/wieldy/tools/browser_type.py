@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wieldy.browser.session import browser_available, page_effects
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
+from wieldy.web.browser.session import browser_available, page_effects
 
 
 @tool(
@@ -25,7 +25,7 @@ async def browser_type(
     submit: Annotated[bool, "Press Enter"] = False,
 ) -> Output:
     """Type."""
-    from wieldy.browser.session import snapshot
+    from wieldy.web.browser.session import snapshot
 
     session = ctx.workspace.services.browser
     async with session.act(ctx.judge) as page:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
+from wieldy.core.schema.fields import Param
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
-from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
     from wieldy.files.editing.revision import EditFunction

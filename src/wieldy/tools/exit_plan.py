@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Protocol, runtime_checkable
 
 from wieldy.core.errors import Refusal
+from wieldy.core.schema.fields import Param
 from wieldy.core.tool import Doubt, Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, drop_fields, tool
-from wieldy.schema.fields import Param
 
 
 @runtime_checkable

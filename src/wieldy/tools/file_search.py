@@ -12,15 +12,15 @@ from wieldy.core.effects import Effects, Reads, Writes
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import ToolProgress
 from wieldy.core.filesystem import FileSystem
+from wieldy.core.schema.fields import Param
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
-from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
     from wieldy.files.editing.search_replace import FileSearchRequest, FileSearchResult
-    from wieldy.search.ignore import HiddenTest
+    from wieldy.files.search.ignore import HiddenTest
 
 SHOWN_LINES = 300
 MAX_FILES = 100
@@ -71,7 +71,7 @@ async def file_search(  # noqa: PLR0913 - the options of a search are many
     """Search, preview or apply."""
     from wieldy.files.editing.revision import EditSettings
     from wieldy.files.editing.search_replace import FileSearchRequest
-    from wieldy.search.patterns import split_globs
+    from wieldy.files.search.patterns import split_globs
 
     workspace = ctx.workspace
     apply = replace_with is not None and not preview_only
@@ -98,8 +98,8 @@ async def file_search(  # noqa: PLR0913 - the options of a search are many
 async def _swept(ctx: ToolContext, request: FileSearchRequest, max_files: int) -> tuple[list[FileSearchResult], bool]:
     """The files with matches, and whether there are more than wanted."""
     from wieldy.files.editing.search_replace import FileSearchResult
-    from wieldy.search.ignore import hidden_test
-    from wieldy.search.process import run_process
+    from wieldy.files.search.ignore import hidden_test
+    from wieldy.files.search.process import run_process
 
     backend = ctx.workspace.backend
     await in_thread(_refuse, request, ctx)
@@ -165,8 +165,8 @@ def _refuse(request: FileSearchRequest, ctx: ToolContext) -> None:
     import re
 
     from wieldy.core.realpath import PathChanged
-    from wieldy.search.patterns import BadGlob, compile_globs
-    from wieldy.search.similar_paths import explain_unreachable
+    from wieldy.files.search.patterns import BadGlob, compile_globs
+    from wieldy.files.search.similar_paths import explain_unreachable
 
     request.compile_pattern()
     try:
@@ -247,7 +247,7 @@ def _require_permission(ctx: ToolContext, root: str, files: list[FileSearchResul
 def _report(
     files: list[FileSearchResult], more: bool, request: FileSearchRequest, cwd: str, notes: tuple[str, ...]
 ) -> Output:
-    from wieldy.search.format import display_path, relative_path
+    from wieldy.files.search.format import display_path, relative_path
 
     count = sum(file.count for file in files)
     shown = [line for file in files for line in _lines(relative_path(file.path, cwd), file)]

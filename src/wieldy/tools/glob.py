@@ -10,17 +10,17 @@ from typing import Annotated, Any
 from wieldy.core.effects import Effects, Reads
 from wieldy.core.errors import ToolFailure
 from wieldy.core.filesystem import look
+from wieldy.core.schema.fields import Param
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
-from wieldy.schema.fields import Param
 
 DEFAULT_LIMIT = 100
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
-    from wieldy.search.glob import split_pattern
+    from wieldy.files.search.glob import split_pattern
 
     folder, _ = split_pattern(input["pattern"], input.get("path") or workspace.cwd, workspace.files)
     return (Reads(folder),)
@@ -40,11 +40,11 @@ async def glob(
     path: Annotated[str | None, "Folder to search"] = None,
     limit: Annotated[int, Param("Most files to list; 0 = all", ge=0)] = DEFAULT_LIMIT,
 ) -> Output:
-    from wieldy.search.format import display_path, relative_path
-    from wieldy.search.glob import find_files
-    from wieldy.search.ignore import hidden_test
-    from wieldy.search.ripgrep import Ripgrep, SearchFailure
-    from wieldy.search.similar_paths import explain_unreachable
+    from wieldy.files.search.format import display_path, relative_path
+    from wieldy.files.search.glob import find_files
+    from wieldy.files.search.ignore import hidden_test
+    from wieldy.files.search.ripgrep import Ripgrep, SearchFailure
+    from wieldy.files.search.similar_paths import explain_unreachable
 
     started = time.perf_counter()
     workspace = ctx.workspace

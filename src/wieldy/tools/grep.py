@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from wieldy.core.effects import Effects, Reads
 from wieldy.core.errors import ToolFailure
+from wieldy.core.schema.fields import Param
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
-from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
-    from wieldy.search.grep import GrepQuery, GrepResult
+    from wieldy.files.search.grep import GrepQuery, GrepResult
 
 HEAD_LIMIT = 250
 
@@ -49,12 +49,12 @@ async def grep(  # noqa: PLR0913 - the options of a search are many
     head_limit: Annotated[int, Param("Lines or files shown; 0 = all", ge=0)] = HEAD_LIMIT,
     offset: Annotated[int, Param("Skipped first", ge=0)] = 0,
 ) -> Output:
-    from wieldy.search.grep import GrepQuery
-    from wieldy.search.grep import grep as search
-    from wieldy.search.ignore import hidden_test
-    from wieldy.search.patterns import split_globs
-    from wieldy.search.ripgrep import Ripgrep, SearchFailure
-    from wieldy.search.similar_paths import explain_unreachable
+    from wieldy.files.search.grep import GrepQuery
+    from wieldy.files.search.grep import grep as search
+    from wieldy.files.search.ignore import hidden_test
+    from wieldy.files.search.patterns import split_globs
+    from wieldy.files.search.ripgrep import Ripgrep, SearchFailure
+    from wieldy.files.search.similar_paths import explain_unreachable
 
     workspace = ctx.workspace
     query = GrepQuery(
@@ -85,7 +85,7 @@ async def grep(  # noqa: PLR0913 - the options of a search are many
 
 
 def _body(query: GrepQuery, result: GrepResult, cwd: str, numbered: bool) -> Iterator[str]:
-    from wieldy.search.format import relative_path
+    from wieldy.files.search.format import relative_path
 
     if query.mode != "content":
         for file in result.files:
@@ -128,7 +128,7 @@ def _totals(query: GrepQuery, result: GrepResult) -> str:
 
 
 def _data(query: GrepQuery, result: GrepResult, body: str) -> dict[str, Any]:
-    from wieldy.search.format import display_path
+    from wieldy.files.search.format import display_path
 
     data: dict[str, Any] = {
         "mode": query.mode,

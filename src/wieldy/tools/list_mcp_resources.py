@@ -16,7 +16,7 @@ def has_mcp_servers(workspace: Workspace) -> bool | str:
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
-    from wieldy.mcp.client.resources import resource_effects
+    from wieldy.mcp.resources import resource_effects
 
     return resource_effects(workspace.services.mcp_servers, "ListMcpResources", input.get("server"))
 
@@ -31,6 +31,6 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     timeout=60.0,
 )
 async def list_mcp_resources(ctx: ToolContext, server: Annotated[str | None, "only this one's"] = None) -> Output:
-    from wieldy.mcp.client.resources import list_resources
+    from wieldy.mcp.resources import list_resources
 
     return await list_resources(ctx.workspace.services.mcp_servers, server)

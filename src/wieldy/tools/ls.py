@@ -13,7 +13,7 @@ from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
 
 if TYPE_CHECKING:
-    from wieldy.search.tree import Tree
+    from wieldy.files.search.tree import Tree
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
@@ -33,11 +33,11 @@ async def ls(
     path: Annotated[str | None, "Folder"] = None,
     ignore: Annotated[list[str] | None, "Globs to leave out"] = None,
 ) -> Output:
-    from wieldy.search.format import display_path, escape_controls
-    from wieldy.search.ignore import hidden_test
-    from wieldy.search.patterns import BadGlob
-    from wieldy.search.similar_paths import explain_unreachable
-    from wieldy.search.tree import list_tree
+    from wieldy.files.search.format import display_path, escape_controls
+    from wieldy.files.search.ignore import hidden_test
+    from wieldy.files.search.patterns import BadGlob
+    from wieldy.files.search.similar_paths import explain_unreachable
+    from wieldy.files.search.tree import list_tree
 
     folder, files = path or ctx.cwd, ctx.workspace.files
     try:

@@ -14,7 +14,15 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
-from wieldy.memory.folder import MAX_LISTED, SCOPES, Scope, memory_files, memory_folder, memory_path, require_confined
+from wieldy.tools.memory.folder import (
+    MAX_LISTED,
+    SCOPES,
+    Scope,
+    memory_files,
+    memory_folder,
+    memory_path,
+    require_confined,
+)
 
 MAX_BYTES = 200_000
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 from wieldy.core.effects import Effects, Writes
 from wieldy.core.errors import ToolFailure
+from wieldy.core.schema.fields import Param
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
-from wieldy.memory.folder import Scope, memory_path, require_confined
-from wieldy.schema.fields import Param
+from wieldy.tools.memory.folder import Scope, memory_path, require_confined
 
 LARGEST = 100_000
 

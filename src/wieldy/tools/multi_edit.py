@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
 
+from wieldy.core.schema.fields import Param
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
-from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
     from wieldy.files.editing.revision import EditFunction

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from wieldy.core.effects import InTurn, Reads
 from wieldy.core.errors import ToolFailure
+from wieldy.core.schema.fields import Param
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 from wieldy.files.reading import MAX_CHARS, MAX_LINES
-from wieldy.schema.fields import Param
 
 if TYPE_CHECKING:
     from wieldy.files.reading.read_file import Reader

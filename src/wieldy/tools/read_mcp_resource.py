@@ -13,7 +13,7 @@ from wieldy.tools.list_mcp_resources import has_mcp_servers
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
-    from wieldy.mcp.client.resources import resource_effects
+    from wieldy.mcp.resources import resource_effects
 
     return resource_effects(workspace.services.mcp_servers, "ReadMcpResource", input["server"], input["uri"])
 
@@ -28,6 +28,6 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     timeout=120.0,
 )
 async def read_mcp_resource(server: str, uri: str, ctx: ToolContext) -> Output:
-    from wieldy.mcp.client.resources import read_resource
+    from wieldy.mcp.resources import read_resource
 
     return await read_resource(ctx.workspace.services.mcp_servers, server, uri)

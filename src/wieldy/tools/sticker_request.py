@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 from wieldy.core.effects import Effects, Writes
 from wieldy.core.errors import Refusal
+from wieldy.core.schema.fields import Param
 from wieldy.core.state_dirs import state_home
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
-from wieldy.schema.fields import Param
 
 # The formats of postal codes; other countries may use any short text of letters, digits, spaces and dashes.
 POSTAL_CODES: Mapping[str, str] = {

@@ -9,9 +9,9 @@ from msgspec.structs import asdict
 
 from wieldy.core.events import Notice
 from wieldy.core.outcome import ToolResult
+from wieldy.core.schema.fields import Param
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, drop_fields, tool
-from wieldy.schema.fields import Param
 
 SYMBOLS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
 

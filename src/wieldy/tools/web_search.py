@@ -6,10 +6,10 @@ from typing import Annotated
 
 from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.errors import ToolFailure
+from wieldy.core.schema.fields import Param
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
-from wieldy.schema.fields import Param
 
 
 def _enabled(workspace: Workspace) -> bool | str:

@@ -7,7 +7,7 @@ import re
 import sys
 from html.parser import HTMLParser
 
-from wieldy.console import write_to_parent
+from wieldy.core.console import write_to_parent
 
 CPU_SECONDS = 20
 MAX_MEMORY = 2 << 30

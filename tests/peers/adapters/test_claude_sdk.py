@@ -12,7 +12,7 @@ from tests.needs import import_or_skip
 from wieldy import Script, Toolbox
 
 sdk = import_or_skip("claude_agent_sdk")
-from wieldy.adapters.claude_sdk import InProcessTransport
+from wieldy.faces.headless.claude_sdk import InProcessTransport
 
 pytestmark = [pytest.mark.peer, pytest.mark.asyncio]
 

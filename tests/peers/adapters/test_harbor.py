@@ -18,7 +18,7 @@ from harbor.agents.installed import base
 from harbor.models.agent.context import AgentContext
 from harbor.models.trajectories import Trajectory
 
-from wieldy.adapters.harbor import WieldyAgent
+from wieldy.faces.adapters.harbor import WieldyAgent
 
 pytestmark = [pytest.mark.peer, pytest.mark.asyncio]
 

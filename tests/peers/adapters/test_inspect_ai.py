@@ -17,7 +17,7 @@ from inspect_ai.scorer import Score, Target, accuracy, scorer
 from inspect_ai.solver import TaskState
 from inspect_ai.util import sandbox
 
-from wieldy.adapters.inspect_ai import wieldy
+from wieldy.faces.adapters.inspect_ai import wieldy
 
 # Inspect leaves sockets and pipes of its own to the garbage collector.
 pytestmark = [pytest.mark.peer, pytest.mark.asyncio, pytest.mark.filterwarnings("ignore")]

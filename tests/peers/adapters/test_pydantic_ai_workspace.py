@@ -13,13 +13,13 @@ import pytest
 from tests.needs import import_or_skip, skip_untested
 
 from wieldy import OverlayBackend, Toolbox
-from wieldy.backends.overlay import overlay_problem
+from wieldy.shell.backends.overlay import overlay_problem
 
 import_or_skip("pydantic_ai.workspaces.conformance")
 from pydantic_ai.workspaces import Workspace, WorkspaceTimeoutError
 from pydantic_ai.workspaces.conformance import WorkspaceBackendSuite
 
-from wieldy.adapters.pydantic_ai_workspace import WorkspacePermissionError
+from wieldy.faces.adapters.pydantic_ai_workspace import WorkspacePermissionError
 
 pytestmark = pytest.mark.peer
 

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.unit.providers.wire import ReceivedRequest, anthropic_stream, loopback, stream
+from tests.unit.models.wire import ReceivedRequest, anthropic_stream, loopback, stream
 
 from wieldy import Anthropic, Session
 from wieldy.core.events import RunEnded, ToolEnded

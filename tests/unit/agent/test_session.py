@@ -17,7 +17,7 @@ from wieldy.agent.transcript import raw_records
 from wieldy.core.errors import SessionError
 from wieldy.core.events import ModelAnswered, ToolFailed, ToolRequested, ToolStarted
 from wieldy.core.outcome import Refused
-from wieldy.providers.anthropic import encode_request
+from wieldy.models.anthropic import encode_request
 
 NOTE = {"call": "note", "input": {"word": "once"}}
 SLOW = {"call": "slow", "input": {"word": "slow"}}

@@ -9,7 +9,7 @@ from tests.unit.agent.conftest import ended, events_of
 from tests.unit.agent.oracle import check_request
 
 from wieldy import Script
-from wieldy.hooks.config import Hook, python_hook
+from wieldy.policy.hooks.config import Hook, python_hook
 
 
 class Told:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.providers.wire import anthropic_stream, loopback, sse, status, stream
+from tests.unit.models.wire import anthropic_stream, loopback, sse, status, stream
 from tests.unit.web.loopback import response, serving
 
 from wieldy import Session
 from wieldy.agent.side_requests import PAGE_PROMPT
-from wieldy.providers.anthropic import Anthropic
+from wieldy.models.anthropic import Anthropic
 from wieldy.testing import Script
 
 HITS = [

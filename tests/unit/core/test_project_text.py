@@ -13,8 +13,8 @@ import pytest
 from wieldy.agent.system_prompt import instructions
 from wieldy.core.filesystem import LOCAL_FILES
 from wieldy.core.project_text import MAX_BYTES, read_project_text, upward_folders
-from wieldy.search.ignore import load_parent_rules
-from wieldy.settings.sources import find_project_root, load_mcp_file, own_locations
+from wieldy.files.search.ignore import load_parent_rules
+from wieldy.policy.settings.sources import find_project_root, load_mcp_file, own_locations
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -64,7 +64,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ".ignore": lambda root: load_parent_rules(str(root / "sub"), True),
     ".mcp.json": lambda root: load_mcp_file(str(root)),
     ".wieldy/settings.json": lambda root: [
-        __import__("wieldy.settings.sources", fromlist=["x"]).load_source(place)
+        __import__("wieldy.policy.settings.sources", fromlist=["x"]).load_source(place)
         for place in own_locations(str(root), {"HOME": "/nowhere"})
     ],
 }

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import pytest
 
 from wieldy import Param, Tool, ToolDefinitionError, tool
-from wieldy.schema.check import UnsupportedAnnotation
+from wieldy.core.schema.check import UnsupportedAnnotation
 
 EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
 

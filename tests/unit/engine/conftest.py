@@ -11,7 +11,7 @@ import pytest
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Behavior, Decision, Opinion, Reason
-from wieldy.toolbox import Toolbox
+from wieldy.engine.toolbox import Toolbox
 
 
 class Verdicts:

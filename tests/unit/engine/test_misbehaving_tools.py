@@ -225,7 +225,7 @@ async def test_work_that_never_began_is_put_away_without_a_word(recwarn):
     import gc
 
     from wieldy.core.abort import Abort
-    from wieldy.engine.supervise import Aborted, Supervisor
+    from wieldy.core.supervise import Aborted, Supervisor
 
     async def work() -> str:
         return "done"

@@ -14,7 +14,7 @@ from wieldy.core.errors import Refusal
 from wieldy.core.events import PermissionDecided, ToolStarted
 from wieldy.core.outcome import Refused
 from wieldy.core.tool import Tool, ToolContext
-from wieldy.hooks.config import python_hook
+from wieldy.policy.hooks.config import python_hook
 
 pytestmark = pytest.mark.asyncio
 

@@ -21,6 +21,7 @@ from wieldy.core.abort import Abort
 from wieldy.core.errors import Refusal, StaleFileError, ToolFailure
 from wieldy.core.tool import ToolContext
 from wieldy.core.workspace import Workspace
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.files.apply_edit import FileRequest, WriteResult, apply_edit, check_edit, write_changes, write_files
 from wieldy.files.editing.matching import Replacement
 from wieldy.files.editing.read_state import ReadState
@@ -31,7 +32,6 @@ from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.locks import HeldLocks
 from wieldy.files.writing.errors import WriteError
 from wieldy.files.writing.target import Target, read_target
-from wieldy.workspace_services import open_workspace
 
 TIMES = 60
 EDIT = ChangeOrigin("s", "c", "Edit")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from wieldy import Toolbox
-from wieldy.workspace_services import HostServices
+from wieldy.engine.workspace_services import HostServices
 
 SCRIPT = Path(__file__).with_name("scripted_server.py")
 

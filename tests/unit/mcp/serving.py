@@ -14,8 +14,8 @@ from mcp import Client
 from mcp.shared.memory import create_client_server_memory_streams
 
 from wieldy import Tool, Toolbox
-from wieldy.mcp.server.client_session import ClientSession
-from wieldy.mcp.server.server import RequestHandlers, SingleSession
+from wieldy.faces.mcp_server.client_session import ClientSession
+from wieldy.faces.mcp_server.server import RequestHandlers, SingleSession
 
 both_eras = pytest.mark.parametrize("era", ("legacy", "2026-07-28"))
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.mcp.client.config import InvalidServer, parse_server, parse_servers
-from wieldy.permissions.trust import Trust
-from wieldy.settings.load import load_settings
+from wieldy.mcp.config import InvalidServer, parse_server, parse_servers
+from wieldy.policy.permissions.trust import Trust
+from wieldy.policy.settings.load import load_settings
 
 
 def test_variables_are_filled_in_everywhere_and_what_is_not_set_stays_and_is_said():

@@ -14,7 +14,7 @@ from wieldy.core.decision import Answer
 from wieldy.core.effects import UNKNOWN_EFFECTS
 from wieldy.core.events import ToolProgress
 from wieldy.core.outcome import Image
-from wieldy.mcp.client.connection import ServerLogMessage
+from wieldy.mcp.connection import ServerLogMessage
 
 
 @pytest.mark.asyncio

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.mcp.client.definitions import (
+from wieldy.core.schema.check import InvalidInput
+from wieldy.mcp.definitions import (
     INPUT_SCHEMA_KEY,
     OUTPUT_SCHEMA_KEY,
     REJECTED_KEY,
@@ -24,8 +25,7 @@ from wieldy.mcp.client.definitions import (
     server_keys,
     wire_names,
 )
-from wieldy.mcp.client.transport import OutputTail
-from wieldy.schema.check import InvalidInput
+from wieldy.mcp.transport import OutputTail
 
 FIT = re.compile(r"mcp__[A-Za-z0-9_-]+__[A-Za-z0-9_-]*")
 

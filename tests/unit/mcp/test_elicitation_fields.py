@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from wieldy.core.user_questions import UserAnswer, UserQuestion
-from wieldy.mcp.client.server_requests import form_questions, form_values
-from wieldy.workspace_services import HostServices
+from wieldy.engine.workspace_services import HostServices
+from wieldy.mcp.server_requests import form_questions, form_values
 
 SCHEMA = {
     "type": "object",

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from wieldy.mcp.client.connection import DISCONNECT_SECONDS
-from wieldy.workspace_services import HostServices
+from wieldy.engine.workspace_services import HostServices
+from wieldy.mcp.connection import DISCONNECT_SECONDS
 
 
 def alive(pid: int) -> bool:

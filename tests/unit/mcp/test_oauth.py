@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from wieldy.mcp.client.oauth import FILE_NAME, CallbackServer, TokenStorage
+from wieldy.mcp.oauth import FILE_NAME, CallbackServer, TokenStorage
 
 
 async def visit(address: str, path: str) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 from mcp import MCPError
 from tests.unit.mcp.serving import both_eras, connected, text
 
-from wieldy.settings.store import set_value, user_file
+from wieldy.policy.settings.store import set_value, user_file
 
 Elicited = Callable[[Any, types.ElicitRequestParams], Any]
 

@@ -15,9 +15,9 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from wieldy import Toolbox, tool
-from wieldy.mcp.server.http import AccessGuard, Address, parse_address, serve_http
-from wieldy.mcp.server.session_pool import SessionPool
-from wieldy.workspace_services import HostServices
+from wieldy.engine.workspace_services import HostServices
+from wieldy.faces.mcp_server.http import AccessGuard, Address, parse_address, serve_http
+from wieldy.faces.mcp_server.session_pool import SessionPool
 
 TOKEN = "a-token-of-enough-length"
 HELLO = {

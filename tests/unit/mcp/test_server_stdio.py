@@ -15,7 +15,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
-from wieldy.mcp.server.stdio import MessageReader, MessageWriter, repair_surrogates
+from wieldy.faces.mcp_server.stdio import MessageReader, MessageWriter, repair_surrogates
 
 PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.mcp.client.transport import MAX_QUEUED_MESSAGES, StdoutReader
+from wieldy.mcp.transport import MAX_QUEUED_MESSAGES, StdoutReader
 
 
 class Pipe:

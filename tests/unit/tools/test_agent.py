@@ -11,9 +11,9 @@ from wieldy import Script, Session, Toolbox, tool
 from wieldy.core.effects import NO_EFFECTS, USES_FILES, Delegates
 from wieldy.core.events import AgentEvent, ModelRequested
 from wieldy.core.outcome import Done, Text, ToolResult
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.tools.agent import agent
 from wieldy.tools.architect import architect
-from wieldy.workspace_services import open_workspace
 
 ON = {"features": {"architect": True}}
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.user_questions import UserAnswer, UserQuestion
-from wieldy.terminal.questions import TerminalQuestions, format_question, parse_answer
+from wieldy.faces.terminal.questions import TerminalQuestions, format_question, parse_answer
 
 ONE = UserQuestion("Which database?", ("Postgres", "SQLite", "7"))
 SEVERAL = UserQuestion("Which targets?", ("linux", "mac"), several=True)

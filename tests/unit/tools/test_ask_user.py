@@ -8,8 +8,8 @@ import pytest
 from wieldy import Toolbox
 from wieldy.core.outcome import Refused
 from wieldy.core.user_questions import UserAnswer, UserQuestion
+from wieldy.engine.workspace_services import HostServices
 from wieldy.tools.ask_user import ask_user
-from wieldy.workspace_services import HostServices
 
 pytestmark = pytest.mark.asyncio
 

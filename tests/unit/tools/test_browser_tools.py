@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.unit.browser.pages import browsing, connections, ref
+from tests.unit.web.browser.pages import browsing, connections, ref
 from tests.unit.web.loopback import Names, response, serving
 
 from wieldy import Toolbox

@@ -11,8 +11,8 @@ import pytest_asyncio
 from wieldy import Toolbox
 from wieldy.core.effects import Reads, Writes
 from wieldy.core.outcome import ToolResult
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.tools.edit import edit as edit_tool
-from wieldy.workspace_services import open_workspace
 
 pytestmark = pytest.mark.asyncio
 Edit = Callable[..., Awaitable[ToolResult]]

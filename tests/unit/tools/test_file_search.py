@@ -13,8 +13,8 @@ from wieldy import Toolbox
 from wieldy.core.effects import Reads, Writes
 from wieldy.core.events import Event, ToolProgress
 from wieldy.core.outcome import ToolResult
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.tools.file_search import file_search
-from wieldy.workspace_services import open_workspace
 
 pytestmark = pytest.mark.asyncio
 

@@ -11,7 +11,7 @@ import pytest
 from wieldy import Script, Session, Toolbox
 from wieldy.core.outcome import ToolResult
 from wieldy.core.user_questions import UserAnswer, UserQuestion
-from wieldy.workspace_services import HostServices
+from wieldy.engine.workspace_services import HostServices
 
 pytestmark = pytest.mark.asyncio
 

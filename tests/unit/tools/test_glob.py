@@ -9,8 +9,8 @@ import pytest
 from wieldy import Toolbox
 from wieldy.core.effects import Reads
 from wieldy.core.outcome import ToolResult
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.tools.glob import glob
-from wieldy.workspace_services import open_workspace
 
 
 def put(root: Path, *names: str) -> None:

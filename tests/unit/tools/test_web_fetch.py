@@ -9,8 +9,8 @@ from tests.unit.web.loopback import Names, Recorder, response, serving
 
 from wieldy import Toolbox
 from wieldy.core.errors import WieldyError
+from wieldy.engine.workspace_services import HostServices
 from wieldy.tools.web_fetch import web_fetch
-from wieldy.workspace_services import HostServices
 
 PAGE = response(b"<title>Tea</title><h1>Tea</h1><p>Hot.", content_type="text/html")
 

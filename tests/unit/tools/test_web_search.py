@@ -9,9 +9,9 @@ import pytest
 from tests.unit.web.loopback import response, serving
 
 from wieldy import Toolbox
+from wieldy.engine.workspace_services import HostServices
 from wieldy.tools.web_search import web_search
 from wieldy.web.search import SearchHit, SearchQuery
-from wieldy.workspace_services import HostServices
 
 RESULTS = [
     {"title": "Tea", "url": "https://tea.example/1", "content": "Hot."},

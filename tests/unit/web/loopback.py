@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from wieldy.core.workspace import Workspace
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.web.http import Streams
-from wieldy.workspace_services import open_workspace
 
 Say = Callable[[asyncio.StreamWriter], Awaitable[None]]
 

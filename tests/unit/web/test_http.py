@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import pytest
-from tests.unit.providers.wire import ReceivedRequest, loopback, status, stream
+from tests.unit.models.wire import ReceivedRequest, loopback, status, stream
 
 from wieldy.web.http import MAX_HEADER_BYTES, HttpClient, HttpError, HttpResponse, NoResponse, PermanentError
 

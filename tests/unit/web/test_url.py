@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.permissions.patterns import host_of
+from wieldy.policy.permissions.patterns import host_of
 from wieldy.web.url import InvalidUrl, parse_url
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.splicing import Splice
-from wieldy.search.format import SHOWN_RETURN
+from wieldy.files.search.format import SHOWN_RETURN
 
 CONTEXT = 5
 # Beyond this many pairs of lines a range is shown as wholly replaced instead of being compared.

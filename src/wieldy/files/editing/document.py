@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.detection import Encoding, detect_encoding
-from wieldy.search.format import SHOWN_RETURN
+from wieldy.files.search.format import SHOWN_RETURN
 
 # In these encodings the bytes of a text may turn up across two characters, so texts are not searched by their bytes.
 MULTIBYTE = frozenset({"gb18030", "gbk", "gb2312", "cp932", "shift_jis", "euc_jp", "euc_jis_2004"}) | frozenset(

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.errors import ToolFailure
+from wieldy.core.schema.json_positions import JsonMember, JsonNode, JsonSyntaxError, parse_json, parse_json_value
 from wieldy.files.editing.document import Document
 from wieldy.files.editing.matching import Tier
 from wieldy.files.editing.read_state import ReadState
@@ -19,7 +20,6 @@ from wieldy.files.editing.revision import EditPlan, EditSettings, Revision, edit
 from wieldy.files.editing.splicing import Splice
 from wieldy.files.reading.notebooks import cell_label, find_cell
 from wieldy.files.writing.target import Target
-from wieldy.schema.json_positions import JsonMember, JsonNode, JsonSyntaxError, parse_json, parse_json_value
 
 
 class NotebookStyle(Struct, frozen=True):

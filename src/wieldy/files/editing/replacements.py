@@ -17,8 +17,8 @@ from wieldy.files.editing.matching import MAX_COUNTED, TIERS, NotFound, Replacem
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.revision import EditPlan, EditSettings, Revision
 from wieldy.files.editing.splicing import Splice, apply_splices, replace_text
+from wieldy.files.search.format import HIDDEN_CONTROL, describe_characters
 from wieldy.files.writing.target import Target
-from wieldy.search.format import HIDDEN_CONTROL, describe_characters
 
 
 def plan_replacement(edit: Replacement, document: Document, tiers: Sequence[Tier]) -> EditPlan:

@@ -19,10 +19,10 @@ from wieldy.files.editing.matching import TIERS, NotFound, Tier, parse_tolerance
 from wieldy.files.editing.merging import Merge, merge
 from wieldy.files.editing.read_state import ReadRecord, ReadState
 from wieldy.files.editing.splicing import Splice, apply_splices, diff_bytes
+from wieldy.files.search.format import display_path
 from wieldy.files.writing.errors import WriteError
 from wieldy.files.writing.target import Target
 from wieldy.files.writing.writers import LocalWriter
-from wieldy.search.format import display_path
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
@@ -222,7 +222,7 @@ def _difference(old: bytes, new: bytes) -> tuple[Splice, ...]:
 
 
 def _refuse_missing(target: Target, files: FileSystem) -> NoReturn:
-    from wieldy.search.similar_paths import find_similar_paths
+    from wieldy.files.search.similar_paths import find_similar_paths
 
     similar = find_similar_paths(target.path, files=files)
     suggestion = f" Did you mean {' or '.join(similar)}?" if similar else ""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from wieldy.console import write_to_parent
+from wieldy.core.console import write_to_parent
 from wieldy.core.errors import ToolFailure
 from wieldy.core.own_python import own_python
 from wieldy.core.subprocesses import run_limited
@@ -26,10 +26,10 @@ from wieldy.files.detection import binary_kind, detect_encoding
 from wieldy.files.editing.document import Document, Span, SplitsCharacter
 from wieldy.files.editing.read_state import ReadState, digest_of
 from wieldy.files.editing.splicing import Splice, apply_splices, replace_span
-from wieldy.search.ignore import VERSION_CONTROL, inside_repository, load_parent_rules, walk_files
-from wieldy.search.patterns import PathTest, compile_globs
-from wieldy.search.required_literal import required_literal
-from wieldy.search.ripgrep import Ripgrep, SearchFailure
+from wieldy.files.search.ignore import VERSION_CONTROL, inside_repository, load_parent_rules, walk_files
+from wieldy.files.search.patterns import PathTest, compile_globs
+from wieldy.files.search.required_literal import required_literal
+from wieldy.files.search.ripgrep import Ripgrep, SearchFailure
 
 if TYPE_CHECKING:
     from wieldy.files.editing.revision import EditSettings, Revision

@@ -18,7 +18,7 @@ from struct import Struct as BinaryStruct
 from wieldy.core.programs import own_program
 from wieldy.core.project_text import open_regular, read_project_text
 from wieldy.files.journal.tree_manifest import CLOCK_TICK_NS, FileStamp
-from wieldy.search.ignore import IgnoreFile, parse_ignore_file
+from wieldy.files.search.ignore import IgnoreFile, parse_ignore_file
 
 # The index of some 250 000 files. A larger one takes too long to read.
 MAX_INDEX_BYTES = 24 << 20

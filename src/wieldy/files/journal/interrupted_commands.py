@@ -153,7 +153,7 @@ def _recover(
     changes = _only_by_command(changes, ended)
     if changes.changes or changes.nodes or changes.uncovered:
         store.record(changes.changes, msgspec.structs.replace(origin, uncovered=changes.uncovered), changes.nodes)
-        from wieldy.search.format import display_path, escape_controls
+        from wieldy.files.search.format import display_path, escape_controls
 
         paths = dict.fromkeys(each.path for each in changes.changes) | dict.fromkeys(
             each.path for each in changes.nodes

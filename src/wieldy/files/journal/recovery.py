@@ -47,6 +47,6 @@ def _lock_names(entry: JournalEntry, writer: LocalWriter) -> list[str]:
 
 
 def _file_names(entry: JournalEntry) -> str:
-    from wieldy.search.format import display_path, escape_controls
+    from wieldy.files.search.format import display_path, escape_controls
 
     return ", ".join(escape_controls(display_path(path)) for path in entry.paths)

@@ -16,8 +16,8 @@ from struct import Struct as BinaryStruct
 from typing import NamedTuple, TypeAlias
 
 from wieldy.files.journal.folder_watch import FolderWatch, WatchedChanges
+from wieldy.files.search.ignore import VERSION_CONTROL, IgnoreRules, inside_repository, load_parent_rules
 from wieldy.files.writing.metadata import restorable_mode
-from wieldy.search.ignore import VERSION_CONTROL, IgnoreRules, inside_repository, load_parent_rules
 
 # Where the content of a file can be had: an offset in the copies, the id of a git object, or nowhere.
 Source: TypeAlias = int | bytes | None

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from wieldy.files.journal.entries import Uncovered
-from wieldy.search.format import display_path, escape_controls
+from wieldy.files.search.format import display_path, escape_controls
 
 SHOWN_PATHS = 3
 # An entry of the journal names so many paths; of more, the folders that they are in.

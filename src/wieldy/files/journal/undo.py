@@ -29,9 +29,9 @@ from wieldy.files.journal.entries import (
 from wieldy.files.journal.store import ContentUnavailable
 from wieldy.files.journal.tree_manifest import path_state
 from wieldy.files.journal.uncovered import uncovered_lines
+from wieldy.files.search.format import display_path, escape_controls, format_size
 from wieldy.files.writing.nodes import Node, NodeChange, is_same_node, read_node
 from wieldy.files.writing.target import is_at_or_below
-from wieldy.search.format import display_path, escape_controls, format_size
 
 if TYPE_CHECKING:
     from wieldy.files.journal.journal import Journal

@@ -16,7 +16,7 @@ from wieldy.core.outcome import Block, Image, Text
 from wieldy.core.tool import Output
 from wieldy.core.truncate import truncate
 from wieldy.files.reading.opening import OpenFile
-from wieldy.search.format import display_path
+from wieldy.files.search.format import display_path
 
 if TYPE_CHECKING:
     from wieldy.files.editing.read_state import ReadState

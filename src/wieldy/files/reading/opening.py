@@ -11,7 +11,7 @@ from types import TracebackType
 from wieldy.core.errors import ToolFailure
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem, stat_result
 from wieldy.core.realpath import PathChanged, open_resolved, realpath
-from wieldy.search.format import display_path
+from wieldy.files.search.format import display_path
 
 HEAD = 256 * 1024
 SECTOR = 512
@@ -173,7 +173,7 @@ def _link_target(path: str, files: FileSystem) -> str | None:
 
 
 def _with_suggestion(problem: str, path: str, files: FileSystem) -> tuple[str, str]:
-    from wieldy.search.similar_paths import find_similar_paths
+    from wieldy.files.search.similar_paths import find_similar_paths
 
     names = find_similar_paths(path, files=files)
     if names:

@@ -15,7 +15,7 @@ from wieldy.core.errors import ToolFailure
 from wieldy.files.detection import UTF8, Encoding, detect_encoding
 from wieldy.files.reading import MAX_CHARS, MAX_LINES
 from wieldy.files.reading.opening import OpenFile
-from wieldy.search.format import SHOWN_RETURN, display_path
+from wieldy.files.search.format import SHOWN_RETURN, display_path
 
 MAX_LINE_CHARS = 2000
 LOADED = 16 << 20

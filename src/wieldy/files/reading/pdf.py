@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from wieldy.console import write_to_parent
+from wieldy.core.console import write_to_parent
 from wieldy.core.errors import ToolFailure
 from wieldy.core.outcome import Content, Image, Text
 from wieldy.core.own_python import own_python

@@ -17,7 +17,7 @@ from wieldy.core.tool import Output
 from wieldy.files.detection import Encoding, binary_kind, keep_encoding, media_type_of, named_encoding
 from wieldy.files.reading.opening import OpenFile, open_file
 from wieldy.files.reading.pages import Page, read_page
-from wieldy.search.format import HIDDEN_CONTROL, SHOWN_RETURN, describe_characters, display_path, format_size
+from wieldy.files.search.format import HIDDEN_CONTROL, SHOWN_RETURN, describe_characters, display_path, format_size
 
 if TYPE_CHECKING:
     from wieldy.files.editing.read_state import ReadState

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from wieldy.core.errors import WieldyError
-from wieldy.search.format import format_size
+from wieldy.files.search.format import format_size
 
 
 class WriteError(WieldyError):

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 
-from wieldy.console import print_error
+from wieldy.core.console import print_error
 from wieldy.shell.sandbox import kernel
 from wieldy.shell.sandbox.policy import SandboxPolicy
 

@@ -36,8 +36,8 @@ from wieldy.shell.sandbox.policy import (
 )
 
 if TYPE_CHECKING:
-    from wieldy.shell.policy.analysis import Analysis
-    from wieldy.shell.sandbox.proxy import ProxyEndpoint, SandboxProxy
+    from wieldy.shell.effects.analysis import Analysis
+    from wieldy.web.sandbox_proxy import ProxyEndpoint, SandboxProxy
 
 Mechanism = Literal["bubblewrap", "landlock", "none"]
 
@@ -252,7 +252,7 @@ class Sandbox:
         """The proxy to the allowed hosts, if there are any, and the variables by which programs find it."""
         if policy.network or not self._workspace.setting("sandbox.allowedDomains"):
             return None, {}
-        from wieldy.shell.sandbox.proxy import proxy_environment
+        from wieldy.web.sandbox_proxy import proxy_environment
 
         endpoint = await self._proxy().open()
         return endpoint, proxy_environment(endpoint.port)

@@ -15,6 +15,7 @@ from tests.unit.files.at_once import start_now
 
 from wieldy.core.errors import StaleFileError
 from wieldy.core.workspace import Workspace
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.files.journal.command_snapshots import CommandSnapshot
 from wieldy.files.journal.entries import ChangeOrigin
 from wieldy.files.journal.journal import Journal
@@ -22,7 +23,6 @@ from wieldy.files.journal.undo import carry_out, history, history_lines, plan_li
 from wieldy.files.writing.disk import Disk
 from wieldy.files.writing.errors import WriteError
 from wieldy.files.writing.nodes import NodeChange
-from wieldy.workspace_services import open_workspace
 
 SETUP = """
 umask 022

@@ -8,7 +8,7 @@ import pytest
 from wieldy.files.detection import Encoding
 from wieldy.files.reading.pages import Page
 from wieldy.files.reading.read_file import describe_page
-from wieldy.search.format import format_size
+from wieldy.files.search.format import format_size
 
 
 def page(**changed: Any) -> Page:

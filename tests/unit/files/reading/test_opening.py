@@ -10,7 +10,7 @@ import pytest
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.reading.opening import HEAD, OpenFile
-from wieldy.search.format import display_path
+from wieldy.files.search.format import display_path
 
 
 def test_a_directory_is_turned_away_with_the_tools_for_it(tmp_path: Path) -> None:

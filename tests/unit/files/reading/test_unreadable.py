@@ -65,7 +65,7 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
         "import os, sys\n"
         "from wieldy.files.reading.opening import OpenFile\n"
         "from wieldy.files.reading.opening import explain_unreadable\n"
-        "import wieldy.search.similar_paths\n"
+        "import wieldy.files.search.similar_paths\n"
         "if os.access(sys.argv[1], os.R_OK): os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "try: OpenFile(sys.argv[1])\n"
         "except OSError as error: print(explain_unreadable(sys.argv[1], error)[0])\n"

@@ -9,9 +9,9 @@ import pytest
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Event, Notice
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.shell.running.output import SPILL_BYTES
 from wieldy.shell.running.reaper import ProcessTree, members
-from wieldy.workspace_services import open_workspace
 
 
 class Place:

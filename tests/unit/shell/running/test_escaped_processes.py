@@ -17,9 +17,9 @@ import pytest_asyncio
 
 from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.shell.running.reaper import HAS_PROC
 from wieldy.shell.running.shell import Shell, collect_result, stop_and_collect
-from wieldy.workspace_services import open_workspace
 
 pytestmark = pytest.mark.skipif(not HAS_PROC, reason="NOT TESTED: escaping processes: there is no /proc")
 
@@ -248,7 +248,7 @@ async def test_the_host_is_left_as_it_was(workspace: Workspace, escapee: Escapee
 WORKER = """
 import asyncio, sys
 from wieldy.core.workspace import Workspace
-from wieldy.workspace_services import open_workspace
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.shell.running.session import ShellSession
 
 async def main():

@@ -13,10 +13,10 @@ import pytest_asyncio
 
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.shell.running.output import SPILL_BYTES
 from wieldy.shell.running.reaper import ProcessTree, members
 from wieldy.shell.running.shell import CommandResult, collect_result, stop_and_collect
-from wieldy.workspace_services import open_workspace
 
 
 @pytest_asyncio.fixture

@@ -8,8 +8,8 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.shell.running.shell import CommandResult, collect_result
-from wieldy.workspace_services import open_workspace
 
 
 async def stayed(workspace: Workspace, command: str) -> CommandResult:

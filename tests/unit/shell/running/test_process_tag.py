@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.shell.running.launch import PREAMBLE
 from wieldy.shell.running.process_tag import (
     COUNT_BITS,
@@ -24,7 +25,6 @@ from wieldy.shell.running.process_tag import (
     tag_numbers,
     tag_process,
 )
-from wieldy.workspace_services import open_workspace
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has limits of other processes")
 

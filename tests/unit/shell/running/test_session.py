@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.workspace import Workspace
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.shell.running.shell import CommandResult, collect_result, stop_and_collect
-from wieldy.workspace_services import open_workspace
 
 
 @pytest.fixture

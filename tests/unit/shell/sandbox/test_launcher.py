@@ -18,13 +18,13 @@ from tests.needs import skip_untested
 
 from wieldy import Toolbox
 from wieldy.core.errors import ToolFailure
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.shell.running.launch import NO_LIMITS, Limits
 from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import CommandResult, collect_result, stop_and_collect
 from wieldy.shell.sandbox import kernel
 from wieldy.shell.sandbox.launcher import LAUNCHER, Reading
 from wieldy.shell.sandbox.sandbox import choose_wrapper
-from wieldy.workspace_services import open_workspace
 
 pytestmark = pytest.mark.skipif(
     not kernel.can_filter() or not kernel.abi(), reason="NOT TESTED: the confined launcher: no Landlock here"

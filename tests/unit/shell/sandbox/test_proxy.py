@@ -11,10 +11,10 @@ import pytest_asyncio
 from tests.unit.web.loopback import Names, Recorder
 
 from wieldy.core.workspace import Workspace
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.shell.running.shell import CommandResult, collect_result
-from wieldy.shell.sandbox.proxy import is_allowed
 from wieldy.shell.sandbox.sandbox import choose_wrapper
-from wieldy.workspace_services import open_workspace
+from wieldy.web.sandbox_proxy import is_allowed
 
 GREETING = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.permissions.paths import ResolvedPath
-from wieldy.permissions.protected import ProtectedPaths
-from wieldy.workspace_services import open_workspace
+from wieldy.engine.workspace_services import open_workspace
+from wieldy.policy.permissions.paths import ResolvedPath
+from wieldy.policy.permissions.protected import ProtectedPaths
 
 HOSTILE = "[core]\n\tfsmonitor = touch pwned\n"
 

@@ -17,6 +17,7 @@ from tests.needs import skip_untested
 
 from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
+from wieldy.engine.workspace_services import open_workspace
 from wieldy.shell.running.launch import find_bash
 from wieldy.shell.running.shell import CommandResult, Shell, collect_result
 from wieldy.shell.sandbox import landlock
@@ -29,7 +30,6 @@ from wieldy.shell.sandbox.sandbox import (
     probe,
     probe_wrapper,
 )
-from wieldy.workspace_services import open_workspace
 
 BASH = find_bash(None)
 

@@ -1,0 +1,1 @@
+"""What people and programs meet: the terminal, headless runs, batches, adapters and the MCP server."""

@@ -1,0 +1,440 @@
+"""One interactive session, whatever draws it: runs prompts, queues what comes meanwhile, passes questions on, stops."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+from wieldy.agent.session import Session
+from wieldy.core.decision import Answer, Question
+from wieldy.core.errors import SessionError, WieldyError
+from wieldy.core.events import Event, RunEnded, Steered
+from wieldy.core.logs import log
+from wieldy.core.outcome import Image
+from wieldy.core.state_dirs import state_home
+from wieldy.core.user_questions import UserAnswer, UserQuestion
+from wieldy.engine.workspace_services import HostServices
+from wieldy.faces.terminal.blocks import Block, LineBlock
+from wieldy.faces.terminal.calls import plural
+from wieldy.faces.terminal.notifications import TurnNotifier
+from wieldy.faces.terminal.status import Status, StatusCommand
+from wieldy.faces.terminal.view_model import ViewModel
+from wieldy.models.registry import NO_MODEL as UNSET
+
+if TYPE_CHECKING:
+    from wieldy.agent.prompts import Prompt
+    from wieldy.core.outcome import ToolResult
+
+NO_MODEL = "There is no model to talk to; /model NAME sets one. /call and ! still run tools."
+NAMED_PROMPT_SECONDS = 30.0
+MODES_FOR_MODELS = ("plan", "dontAsk")
+MODE_CYCLE = ("default", "acceptEdits", "plan")
+
+# Set while a command of the person's own runs: it never asks.
+_by_person: ContextVar[bool] = ContextVar("by_person", default=False)
+
+
+class Surface(Protocol):
+    """What draws a chat and reads its keys."""
+
+    def refresh(self, *, at_once: bool = False) -> None:
+        """Something that can be seen has changed; `at_once`: the person waits for it."""
+        ...
+
+    async def ask_permission(self, question: Question) -> Answer | None:
+        """Ask whether a call may run; None when the person leaves the question."""
+        ...
+
+    async def ask_user(self, question: UserQuestion) -> UserAnswer | None:
+        """Ask a question of a tool; None when the person leaves it."""
+        ...
+
+    async def choose(self, title: str, lines: Sequence[str], options: Sequence[str]) -> int | None:
+        """Let the person choose one of several options; None when they leave."""
+        ...
+
+    async def page(self, text: str) -> None:
+        """Show a long text in the pager."""
+        ...
+
+    def set_draft(self, text: str) -> None:
+        """Put a text into the input box."""
+        ...
+
+    def exit(self) -> None:
+        """End the session."""
+        ...
+
+
+class Chat:
+    """A session with its view model and its queue. Commands and surfaces work on it."""
+
+    def __init__(
+        self, open_session: Callable[..., Session], *, first_prompt: str | None = None, resume: str | None = None
+    ) -> None:
+        self._open_session = open_session
+        self.first_prompt = first_prompt
+        self.queue: deque[str] = deque()
+        self.steering: list[str] = []  # handed in, not yet heard by the model
+        self.surface: Surface = _NoSurface()
+        self._use_session(self._create_session(resume))
+        self._work: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._run_ended = asyncio.Event()
+        self._stopped = False
+        self._notes: list[str] = []
+        self.named_prompts: dict[str, str] = {}
+        self.notifier = TurnNotifier(lambda: str(self.session.box.workspace.setting("notifications")))
+        self.status_command = StatusCommand(lambda: self.session, self._refresh)
+
+    async def __aenter__(self) -> Chat:
+        await self.session.__aenter__()
+        self.session.box.subscribe(self._on_event)
+        from wieldy.faces.terminal.start_screen import make_offers
+
+        self._greet()
+        self._start(self._find_named_prompts())
+        self._start(make_offers(self))
+        self.status_command.refresh()
+        if self.first_prompt is not None:
+            self.submit(self.first_prompt)
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self.queue.clear()
+        self.session.abort("the session was closed")
+        for task in (*self._tasks, *([self._work] if self._work else [])):
+            task.cancel()
+        if pending := [task for task in (*self._tasks, self._work) if task is not None and not task.done()]:
+            await asyncio.wait(pending, timeout=5)
+        await self.status_command.aclose()
+        await self.session.aclose()
+
+    # What the person does
+
+    @property
+    def busy(self) -> bool:
+        """Whether a prompt or a command is being worked on."""
+        return self._work is not None and not self._work.done()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the run was told to stop and has not ended yet."""
+        return self.busy and self._stopped
+
+    def submit(self, text: str) -> None:
+        """Handle a line: now, or after what is running."""
+        from wieldy.faces.terminal.commands import find_command
+
+        self.notifier.on_activity()
+        command = find_command(text)
+        if command is not None and command.while_running and self.busy:
+            self._start(self._handle(text))
+        elif self.busy:
+            self.queue.append(text)
+            self._stopped = False
+        else:
+            self._stopped = False
+            self._work = asyncio.get_running_loop().create_task(self._work_off(text))
+            self._work.add_done_callback(lambda work: self.surface.refresh())
+        self.surface.refresh()
+
+    def send_queue(self) -> bool:
+        """Send what was queued and kept by a stop; false where there is nothing to send."""
+        if self.busy or not self.queue:
+            return False
+        self.submit(self.queue.popleft())
+        return True
+
+    def take_back(self) -> str | None:
+        """Take the last queued message back, to edit it."""
+        text = self.queue.pop() if self.queue else None
+        self.surface.refresh()
+        return text
+
+    def steer(self, text: str) -> None:
+        """Hand a message in after the running tool instead of after the whole run."""
+        if not self.session.running:
+            self.submit(text)
+            return
+        self.session.steer(text)
+        self.steering.append(text)
+        self.surface.refresh()
+
+    def stop(self) -> bool:
+        """Stop the run in front; the queue stays and is not sent. False where nothing runs."""
+        if not self.busy:
+            return False
+        self._stopped = True
+        if self.session.running:
+            self.session.abort()
+        elif self._work is not None:
+            self.session.abort()
+            self._work.cancel()
+        self.surface.refresh()
+        return True
+
+    def cycle_mode(self) -> None:
+        """Switch to the next permission mode."""
+        policy = self.session.box.policy
+        position = MODE_CYCLE.index(policy.mode) if policy.mode in MODE_CYCLE else -1
+        policy.mode = MODE_CYCLE[(position + 1) % len(MODE_CYCLE)]
+        self.status_command.refresh()
+        self.surface.refresh()
+
+    # What commands use
+
+    def say(self, text: str, *styles: str) -> None:
+        """Show a line, or several."""
+        self.show(LineBlock(text, " ".join(styles)))
+
+    def show(self, *blocks: Block) -> None:
+        """Show blocks."""
+        self.view.show(*blocks)
+        self.surface.refresh()
+
+    async def send(self, prompt: str, *, shown: str | None = None) -> None:
+        """Send a prompt to the model, if there is one, and wait for the end of the run; `shown` stands on the screen."""
+        self.view.start_run(shown if shown is not None else prompt, time.time())
+        if not self.has_model:
+            self.view.running = False
+            self._say_no_model()
+            return
+        content = await self._prompt_content(prompt)
+        self._run_ended.clear()
+        self.surface.refresh()
+        async for _ in self.session.run(content, stream_deltas=False):
+            pass  # the subscription shows them
+        await self._run_ended.wait()
+
+    def _say_no_model(self) -> None:
+        from wieldy.faces.terminal.start_screen import OTHER_MODEL, model_problem
+
+        problem = model_problem(self.session)
+        self.say(NO_MODEL if problem == UNSET else f"{problem}. {OTHER_MODEL}")
+
+    def tell_model(self, text: str) -> None:
+        """Tell the model something with the next prompt."""
+        self._notes.append(text)
+
+    async def call(self, name: str, input: Any) -> ToolResult:
+        """Call a tool for the person: it never asks, and its output is shown at length.
+
+        The modes that refuse instead of asking are meant for the model. Deny rules hold for the person, too.
+        """
+        policy = self.session.box.policy
+        mode = policy.mode
+        token = _by_person.set(True)
+        if mode in MODES_FOR_MODELS:
+            policy.mode = "default"
+        try:
+            return await self.session.box.call(name, input)
+        finally:
+            _by_person.reset(token)
+            if mode in MODES_FOR_MODELS and policy.mode == "default":
+                policy.mode = mode
+
+    async def resume(self, session_id: str | None) -> None:
+        """Switch to another session; None is a new one with the same model."""
+        name, url = self.session.model_choice
+        same_model = {"model": name, "base_url": url} if session_id is None and name is not None else {}
+        session = self._create_session(session_id, **same_model)
+        await self.session.aclose()
+        await session.__aenter__()
+        self._use_session(session)
+        self._notes.clear()
+        session.box.subscribe(self._on_event)
+        if session_id is not None:
+            self.show_conversation(f"resumed {session.id}: {plural(len(session.messages), 'message')}")
+
+    def show_conversation(self, note: str) -> None:
+        """Show the conversation again, above a line that says why."""
+        from wieldy.faces.terminal.replay import conversation_blocks
+
+        self.show(*conversation_blocks(self.session.messages, self.view.format, self.session.conversation.errors))
+        self.say(note, "dim")
+
+    def paste_image(self, insert: Callable[[str], None]) -> None:
+        """Take the image on the clipboard: its path goes into the draft, or a line says why there is none."""
+        self._start(self._paste_image(insert))
+
+    async def _paste_image(self, insert: Callable[[str], None]) -> None:
+        from wieldy.faces.terminal.clipboard import paste_image
+
+        workspace = self.session.box.workspace
+        image = await paste_image(state_home(workspace.env) / "images", workspace.env)
+        if isinstance(image, str):
+            self.say(image)
+        else:
+            insert(f"'{image}' ")
+            self.surface.refresh()
+
+    @property
+    def has_model(self) -> bool:
+        try:
+            return self.session.provider is not None
+        except SessionError:
+            return False
+
+    def status(self) -> Status:
+        """What the status line says."""
+        session = self.session
+        context = None
+        if self.has_model and session.conversation.tokens:
+            context = session.conversation.tokens / session.provider.context_window
+        shells = [
+            shell for shell in session.box.workspace.services.background_shells.all() if not shell.finished.done()
+        ]
+        return Status(
+            mode=session.box.policy.mode,
+            model=session.model_name.rpartition("/")[2] if self.has_model else "no model",
+            context=context,
+            cost=session.conversation.cost,
+            shells=len(shells),
+            line=self.status_command.line,
+        )
+
+    # Inside
+
+    def _refresh(self) -> None:
+        self.surface.refresh()
+
+    def _create_session(self, resume: str | None, **more: Any) -> Session:
+        host = HostServices(question_handler=_SurfaceQuestions(self))
+        return self._open_session(ask=self._ask_permission, resume=resume, host=host, **more)
+
+    def _use_session(self, session: Session) -> None:
+        self.session = session
+        self.view = ViewModel(session.box.catalog.find, session.box.workspace.root)
+
+    async def _on_event(self, event: Event) -> None:
+        try:
+            self.view.apply(event)
+        except Exception as error:  # the run goes on, and its end must be noticed
+            log.exception("the view failed on %s", event.kind)
+            self.say(f"this could not be shown: {event.kind}: {type(error).__name__}: {error}", "red")
+        self.notifier.observe(event)
+        self.status_command.observe(event)
+        if isinstance(event, Steered) and self.steering:
+            self.steering.pop(0)
+        elif isinstance(event, RunEnded):
+            self.queue.extendleft(reversed(event.unsent))
+            self.steering.clear()
+            self._run_ended.set()
+        self.surface.refresh(at_once=isinstance(event, RunEnded))
+
+    async def _work_off(self, text: str) -> None:
+        """Handle a line, then those that were queued meanwhile."""
+        while True:
+            await self._handle(text)
+            if self._stopped or not self.queue:
+                return
+            text = self.queue.popleft()
+            self.surface.refresh()
+
+    async def _handle(self, line: str) -> None:
+        """Handle one line. A failed command does not end the session."""
+        from wieldy.faces.terminal.commands import ExitChat, run_line
+
+        try:
+            await run_line(self, line)
+        except ExitChat:
+            self.queue.clear()
+            self.surface.exit()
+        except asyncio.CancelledError:
+            if not self._stopped:
+                raise
+            self.say("■ interrupted", "yellow")
+        except Exception as error:
+            self.say(" ".join(str(error).split()) or type(error).__name__, "red")
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask_permission(self, question: Question) -> Answer:
+        if _by_person.get():
+            return Answer(True)
+        answer = await self.surface.ask_permission(question)
+        self.notifier.on_activity()
+        if answer is None:
+            self.stop()
+            return Answer(False)
+        return answer
+
+    def _greet(self) -> None:
+        from wieldy.faces.terminal.start_screen import start_blocks
+
+        self.show(*start_blocks(self.session))
+        if self.session.messages:
+            self.show_conversation(f"resumed {self.session.id}: {plural(len(self.session.messages), 'message')}")
+
+    async def _find_named_prompts(self) -> None:
+        """List the skills, command files and prompts of servers, for completion."""
+        from wieldy.faces.terminal.commands.prompts import list_named_prompts
+
+        try:
+            await self.session.box.connected(NAMED_PROMPT_SECONDS)
+            prompts = await list_named_prompts(self)
+        except (WieldyError, OSError):
+            return
+        self.named_prompts = {usage.partition(" ")[0]: about for usage, about in prompts.items()}
+
+    async def _prompt_content(self, prompt: str) -> Prompt:
+        """The prompt with the images that it names, and with what the person did since the last one."""
+        from wieldy.faces.terminal.attachments import image_paths
+
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": prompt}]
+        for path in image_paths(prompt, self.session.box.workspace.cwd):
+            result = await self.call("Read", {"file_path": path})
+            blocks += [block.as_wire() for block in result.content if isinstance(block, Image)]
+        notes, self._notes = self._notes, []
+        blocks += [{"type": "text", "text": f"<system-reminder>{note}</system-reminder>"} for note in notes]
+        return prompt if len(blocks) == 1 else blocks
+
+
+class _SurfaceQuestions:
+    """Asks the questions of tools one after another on the surface of a chat."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+
+    async def answer(self, questions: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
+        answers = []
+        for question in questions:
+            answer = await self._chat.surface.ask_user(question)
+            if answer is None:
+                self._chat.stop()
+                return None
+            answers.append(answer)
+        return answers if any(map(str, answers)) else None
+
+
+class _NoSurface:
+    """Stands in until a surface is attached."""
+
+    def refresh(self, *, at_once: bool = False) -> None:
+        return
+
+    async def ask_permission(self, question: Question) -> Answer | None:
+        return None
+
+    async def ask_user(self, question: UserQuestion) -> UserAnswer | None:
+        return None
+
+    async def choose(self, title: str, lines: Sequence[str], options: Sequence[str]) -> int | None:
+        return None
+
+    async def page(self, text: str) -> None:
+        return
+
+    def set_draft(self, text: str) -> None:
+        return
+
+    def exit(self) -> None:
+        return

@@ -1,0 +1,341 @@
+"""The input box: an editing buffer of prompt_toolkit, drawn by grapheme, with folded pastes, bursts of keys and its history."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from prompt_toolkit.buffer import Buffer, CompletionState
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import FileHistory, History
+from prompt_toolkit.key_binding import KeyPress
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.search import SearchState
+
+from wieldy.core.state_dirs import make_private_folder, state_home
+from wieldy.faces.terminal.blocks import INDENT, PROMPT_MARK
+from wieldy.faces.terminal.keyboard import learn_key_reports
+from wieldy.faces.terminal.screen import Caret
+from wieldy.faces.terminal.text import Row, TextSpan, clip_row, display_width, graphemes, make_printable, to_line
+
+MAX_PASTED_LINES = 20
+MAX_PASTED_CHARS = 4_000
+MAX_MENU_ROWS = 6
+BURST_KEYS = 8  # as many keys in one read come from no person
+
+learn_key_reports()
+
+
+class InputBox:
+    """The draft of the person. Long pastes are folded to a mark and sent whole."""
+
+    def __init__(self, completer: Completer | None, history: History | None) -> None:
+        self._pastes: dict[str, str] = {}
+        self.buffer = Buffer(
+            completer=completer,
+            complete_while_typing=Condition(self._completes_while_typing),
+            history=history,
+            multiline=True,
+            tempfile_suffix=".md",
+            on_text_changed=self._on_text_changed,
+            on_text_insert=self._on_text_insert,
+            on_completions_changed=self._on_completions_changed,
+        )
+        self._menu: list[Row] = []  # as it was last drawn
+        self._completing = False  # completions of the new text are being looked for
+        self._searched = ""  # the text of the last search
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.buffer.text
+
+    def _completes_while_typing(self) -> bool:
+        """Offer completions while a command or a path is typed, and not in prose."""
+        document = self.buffer.document
+        word = document.get_word_before_cursor(WORD=True)
+        return word.startswith("@") or (document.text.startswith("/") and "\n" not in document.text)
+
+    def _on_text_changed(self, buffer: Buffer) -> None:
+        self._completing = False
+
+    def _on_text_insert(self, buffer: Buffer) -> None:
+        """Called after `_on_text_changed`. Only typed text starts a search: a deletion or a prompt from the history does not."""
+        self._completing = self._completes_while_typing()
+
+    def _on_completions_changed(self, buffer: Buffer) -> None:
+        """Called when a search begins, with no completions, and when it has found some or has ended without any.
+
+        prompt_toolkit runs one search at a time and does not search again when text was deleted meanwhile, so we do.
+        """
+        if buffer.complete_state is not None:
+            self._searched = buffer.complete_state.original_document.text
+            self._completing = not buffer.complete_state.completions
+        elif self._completing and self._searched != buffer.text:
+            asyncio.get_running_loop().call_soon(buffer.start_completion)
+        else:
+            self._completing = False
+
+    def paste(self, text: str) -> None:
+        """Insert pasted text at once; a long one as a mark."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.count("\n") + (not text.endswith("\n"))
+        if lines > MAX_PASTED_LINES or len(text) > MAX_PASTED_CHARS:
+            size = f"{lines} lines" if lines > MAX_PASTED_LINES else f"{len(text)} characters"
+            mark = f"[Pasted {size}]"
+            number = 2
+            while mark in self._pastes:
+                mark = f"[Pasted {size} #{number}]"
+                number += 1
+            self._pastes[mark] = text
+            text = mark
+        self.buffer.insert_text(text)
+
+    def take(self) -> str:
+        """Return the whole text with its pastes, remember it in the history, and empty the box."""
+        text = self.expand(self.buffer.text)
+        self.buffer.append_to_history()
+        self.buffer.reset()
+        return text
+
+    def expand(self, text: str) -> str:
+        """Put pasted texts back in place of their marks."""
+        for mark, pasted in self._pastes.items():
+            text = text.replace(mark, pasted)
+        return text
+
+    def set_text(self, text: str) -> None:
+        self.buffer.reset()
+        if text.count("\n") >= MAX_PASTED_LINES or len(text) > MAX_PASTED_CHARS:
+            self.paste(text)
+        else:
+            self.buffer.insert_text(text)
+
+    def delete_mark(self) -> bool:
+        """Delete the mark of a paste before the cursor as one character; false where there is none."""
+        before = self.buffer.document.text_before_cursor
+        mark = next((mark for mark in self._pastes if before.endswith(mark)), None)
+        if mark is None:
+            return False
+        self.buffer.delete_before_cursor(len(mark))
+        return True
+
+    def delete_backwards(self, count: int = 1) -> None:
+        """Delete the mark of a paste, or characters, before the cursor; what is left of a command or path is completed anew."""
+        if self.delete_mark():
+            return
+        self.buffer.delete_before_cursor(count)
+        if self._completes_while_typing():
+            self._completing = True
+            self.buffer.start_completion()
+
+    def rows(
+        self, width: int, most: int, *, placeholder: str = "", search: SearchState | None = None
+    ) -> tuple[list[Row], Caret]:
+        """Lay out the draft and say where the caret is; of a long one, the rows around the caret.
+
+        While the history is searched, what was found is shown in place of the draft.
+        """
+        room = max(width - 1 - len(INDENT), 10)
+        document = self.buffer.document if search is None else self.buffer.document_for_search(search)
+        if not document.text:
+            hint = TextSpan(clip_hint(placeholder, room), "dim")
+            return [(TextSpan(PROMPT_MARK, "cyan bold"), hint)], Caret(0, len(INDENT))
+        lines, caret = layout_draft(document.text, document.cursor_position, room, self._selection())
+        start = max(min(caret.row - most + 2, len(lines) - most), 0) if len(lines) > most else 0
+        shown = lines[start : start + most]
+        rows: list[Row] = [
+            (TextSpan(PROMPT_MARK if start + number == 0 else INDENT, "cyan bold"), *line)
+            for number, line in enumerate(shown)
+        ]
+        return rows, Caret(caret.row - start, caret.column + len(INDENT))
+
+    def _selection(self) -> set[int]:
+        if self.buffer.selection_state is None:
+            return set()
+        ranges = self.buffer.document.selection_ranges()
+        return {position for start, end in ranges for position in range(start, min(end, start + 10_000))}
+
+    def menu_rows(self, width: int) -> list[Row]:
+        """The completions that can be chosen, around the current one. The last menu stays until there is a new one."""
+        state = self.buffer.complete_state
+        if state is not None and state.completions:
+            self._menu = self._completion_rows(state, width)
+        elif not self._completing:
+            self._menu = []
+        return list(self._menu)
+
+    def _completion_rows(self, state: CompletionState, width: int) -> list[Row]:
+        current = state.complete_index or 0
+        start = max(min(current - MAX_MENU_ROWS // 2, len(state.completions) - MAX_MENU_ROWS), 0)
+        shown = state.completions[start : start + MAX_MENU_ROWS]
+        size = min(max(display_width(to_line(item.display_text, 80)) for item in shown), 40)
+        rows: list[Row] = []
+        for number, item in enumerate(shown, start):
+            name = to_line(item.display_text, 80)
+            style = "reverse" if number == state.complete_index else "cyan"
+            about = to_line(item.display_meta_text, 200)
+            pad = " " * max(size - display_width(name), 0)
+            rows.append(
+                clip_row(
+                    (TextSpan(INDENT), TextSpan(name + pad, style), TextSpan(f"  {about}", "dim")), max(width - 1, 10)
+                )
+            )
+        if len(state.completions) > len(shown):
+            rows.append((TextSpan(f"{INDENT}… {len(state.completions)} in all", "dim"),))
+        return rows
+
+
+def clip_hint(text: str, width: int) -> str:
+    return text if display_width(text) <= width else ""
+
+
+def layout_draft(text: str, cursor: int, width: int, selected: set[int]) -> tuple[list[Row], Caret]:
+    """Break a draft into rows of graphemes; the caret never stands inside one."""
+    rows: list[Row] = []
+    spans: list[TextSpan] = []
+    used = position = 0
+    caret: Caret | None = None
+    for grapheme in graphemes(text):
+        if caret is None and cursor < position + len(grapheme):
+            caret = Caret(len(rows), used)
+        if grapheme in ("\n", "\r\n"):
+            rows.append(tuple(spans))
+            spans, used = [], 0
+            position += len(grapheme)
+            continue
+        shown = make_printable(grapheme).replace("\n", "⏎")
+        columns = display_width(shown)
+        if used + columns > width:
+            rows.append(tuple(spans))
+            spans, used = [], 0
+            if caret is not None and caret.row == len(rows) - 1 and cursor == position:
+                caret = Caret(len(rows), 0)
+        style = "reverse" if position in selected else ""
+        if spans and spans[-1].style == style:
+            spans[-1] = TextSpan(spans[-1].text + shown, style)
+        else:
+            spans.append(TextSpan(shown, style))
+        used += columns
+        position += len(grapheme)
+    rows.append(tuple(spans))
+    return rows, caret or Caret(len(rows) - 1, used)
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_REPORT = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|O[A-Za-z])")
+_TYPED = re.compile(r"[^\x00-\x1f\x7f]")
+
+
+def known_keys(keys: Sequence[KeyPress]) -> list[KeyPress]:
+    """Leave out reports of the terminal that prompt_toolkit does not know: they would count as Esc and text.
+
+    A character that was reported as a sequence stands for itself. Bytes that are no text are replaced.
+    """
+    known: list[KeyPress] = []
+    position = 0
+    while position < len(keys):
+        key = keys[position]
+        length = _report_length(keys, position) if key.key == Keys.Escape and key.data == "\x1b" else 0
+        if length:
+            position += length
+            continue
+        if not isinstance(key.key, Keys) and len(key.key) == 1 and key.data != key.key:
+            key = KeyPress(key.key, key.key)
+        if _SURROGATE.search(key.data):
+            text = _SURROGATE.sub("\ufffd", key.data)
+            key = KeyPress(key.key if isinstance(key.key, Keys) else text, text)
+        known.append(key)
+        position += 1
+    return known
+
+
+def _report_length(keys: Sequence[KeyPress], start: int) -> int:
+    """The number of keys that an unknown control sequence or operating system command takes; 0 where there is none."""
+    data = "".join(key.data for key in keys[start : start + 200])
+    match = _REPORT.match(data)
+    if match is None:
+        return 0
+    count = used = 0
+    while used < match.end():
+        used += len(keys[start + count].data)
+        count += 1
+    return count
+
+
+class BurstDetector:
+    """Tells pasted text from typed text where the terminal does not mark pastes: many keys in one read.
+
+    An Enter inside a burst is a line break. One at its end is held back for `hold` seconds: if more follows, it is one, too.
+    """
+
+    def __init__(self) -> None:
+        self.held_enter = False
+
+    def convert(self, keys: Sequence[KeyPress]) -> list[KeyPress]:
+        """Return the keys with a burst of text replaced by one paste. An Enter that is held back is left out."""
+        keys = list(keys)
+        if not keys:
+            return keys
+        if self.held_enter and _is_text(keys[0]):
+            self.held_enter = False
+            keys.insert(0, KeyPress(Keys.ControlM, "\r"))
+            inside = True
+        else:
+            inside = False
+        if len(keys) < BURST_KEYS or not all(_is_text(key) or key.key == Keys.ControlM for key in keys):
+            if inside:
+                return [_paste(keys)] if all(_is_text(key) or key.key == Keys.ControlM for key in keys) else keys
+            return keys
+        enters = [number for number, key in enumerate(keys) if key.key == Keys.ControlM]
+        if not enters and not inside:
+            return keys if len(keys) < 200 else [_paste(keys)]
+        if enters[-1] == len(keys) - 1:
+            if len(enters) == 1:
+                self.held_enter = True
+                return keys[:-1]
+            return [_paste(keys)]
+        return [_paste(keys)]
+
+    def release(self) -> list[KeyPress]:
+        """Return the Enter that was held back, since nothing followed it."""
+        held, self.held_enter = self.held_enter, False
+        return [KeyPress(Keys.ControlM, "\r")] if held else []
+
+
+def _is_text(key: KeyPress) -> bool:
+    return not isinstance(key.key, Keys) and _TYPED.match(key.data) is not None
+
+
+def _paste(keys: Sequence[KeyPress]) -> KeyPress:
+    return KeyPress(Keys.BracketedPaste, "".join("\n" if key.key == Keys.ControlM else key.data for key in keys))
+
+
+def open_history(root: str) -> History:
+    """Open the history of what was typed in a project; one that cannot be saved lasts for this session."""
+    digest = hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:12]
+    return PromptHistory(state_home() / "prompts" / f"{os.path.basename(root) or 'root'}-{digest}")
+
+
+class PromptHistory(FileHistory):
+    """A history in a private file; a file that cannot be read or written is left alone."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        super().__init__(str(file))
+
+    def load_history_strings(self) -> Iterable[str]:
+        try:
+            return super().load_history_strings()
+        except OSError:
+            return []
+
+    def store_string(self, string: str) -> None:
+        with suppress(OSError):
+            make_private_folder(self._file.parent)
+            super().store_string(string)

@@ -1,0 +1,373 @@
+"""What a session looks like: events go in, finished blocks and the live state come out.
+
+Pure: no input, no output, no clock but that of the events. A finished block never changes; the live state is what is still
+going on and is drawn again with every frame.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from wieldy.core.events import (
+    AgentEvent,
+    CallEvent,
+    Compacted,
+    Event,
+    EventsDropped,
+    ModelAnswered,
+    ModelBlockDelta,
+    ModelRequested,
+    ModelTextDelta,
+    Notice,
+    PermissionAsked,
+    PermissionDecided,
+    Retried,
+    RunEnded,
+    Steered,
+    ToolCancelled,
+    ToolEnded,
+    ToolFailed,
+    ToolInputDelta,
+    ToolProgress,
+    ToolRequested,
+    ToolStarted,
+)
+from wieldy.core.outcome import Refused, ToolResult
+from wieldy.faces.terminal.blocks import (
+    INDENT,
+    AnswerBlock,
+    Block,
+    CallBlock,
+    LineBlock,
+    PromptBlock,
+    TaskListBlock,
+    ThoughtBlock,
+    call_row,
+    format_seconds,
+    rows,
+    task_row,
+)
+from wieldy.faces.terminal.calls import MAX_RAW_CHARS, Call, CallFormatter, CallState, FindTool, Lane, plural
+from wieldy.faces.terminal.markdown import MarkdownPiece, MarkdownStream
+from wieldy.faces.terminal.text import Row, TextSpan, clip_row, to_line
+
+LONG_RUN_SECONDS = 10
+MAX_PROGRESS_ROWS = 3
+MAX_TASK_ROWS = 6
+MAX_LIVE_CALLS = 8
+
+
+class Activity(Struct, frozen=True):
+    """What the model is doing at the moment, and since when."""
+
+    text: str
+    since: float
+
+
+class ViewModel:
+    """The screen of one session. `blocks` only grows; `changes` counts everything that could be seen."""
+
+    def __init__(self, find_tool: FindTool, root: str | os.PathLike[str]) -> None:
+        self.format = CallFormatter(find_tool, root)
+        self.blocks: list[Block] = []
+        self.calls: dict[str, Call] = {}
+        self.tasks: tuple[tuple[str, str], ...] = ()
+        self.running = False
+        self.activity: Activity | None = None
+        self.changes = 0
+        self.last_call: Call | None = None
+        self.last_answer = ""
+        self._answer: list[str] = []
+        self._markdown = MarkdownStream()
+        self._thinking: list[str] = []
+        self._thinking_since = 0.0
+        self._tasks_changed = False
+
+    def show(self, *blocks: Block) -> None:
+        """Add blocks that come from no event, such as the output of a command."""
+        self._end_text(0.0)
+        self.blocks += blocks
+        self.changes += 1
+
+    def start_run(self, prompt: str, now: float) -> None:
+        """The person's prompt goes to the model."""
+        self.show(PromptBlock(prompt))
+        self.running = True
+        self.activity = Activity("waiting for the model", now)
+
+    def apply(self, event: Event) -> None:
+        """Take in one event."""
+        self.changes += 1
+        match event:
+            case ModelTextDelta():
+                self._add_text(event)
+            case ToolInputDelta():
+                self._end_text(event.at)
+                call = self._call(event)
+                if len(call.raw) < MAX_RAW_CHARS:
+                    call.raw += event.piece
+                self.activity = None
+            case AgentEvent():
+                self._apply_subagent(event)
+            case CallEvent():
+                self._apply_call(event)
+            case ModelRequested():
+                self.activity = Activity("waiting for the model", event.at)
+            case ModelBlockDelta():
+                if event.start is None and event.delta is None:
+                    self._end_thinking(event.at)
+            case ModelAnswered():
+                self._end_text(event.at)
+                self._complete_inputs(event)
+                self.activity = None
+            case _:
+                self._apply_other(event)
+
+    def _apply_other(self, event: Event) -> None:
+        match event:
+            case Notice():
+                self._apply_notice(event)
+            case Steered():
+                self.show(PromptBlock(event.text))
+            case Retried():
+                self._end_text(event.at)
+                self._drop_unstarted_calls()
+                wait = f"retrying in {format_seconds(event.seconds)} ({event.attempt} of {event.most})"
+                self.blocks.append(LineBlock(f"{to_line(event.why, 300)}; {wait}"))
+                self.activity = Activity("waiting to retry", event.at)
+            case Compacted():
+                text = f"the conversation was compacted: {event.tokens_before:,} → {event.tokens_after:,} tokens"
+                self.blocks.append(LineBlock(text, "dim"))
+            case EventsDropped():
+                self.blocks.append(LineBlock(f"{event.count:,} events were too fast to be shown", "dim"))
+            case RunEnded():
+                self._end_run(event)
+
+    # Text of the model
+
+    def _add_text(self, event: ModelTextDelta) -> None:
+        if event.thinking:
+            if not self._thinking:
+                self._end_answer()
+                self._thinking_since = event.at
+                self.activity = Activity("thinking", event.at)
+            self._thinking.append(event.text)
+            return
+        self._end_thinking(event.at)
+        self.activity = None
+        self._answer.append(event.text)
+        self.blocks += [AnswerBlock(piece) for piece in self._markdown.feed(event.text)]
+
+    def _end_text(self, now: float) -> None:
+        self._end_thinking(now)
+        self._end_answer()
+
+    def _end_answer(self) -> None:
+        self.blocks += [AnswerBlock(piece) for piece in self._markdown.finish()]
+        if self._answer:
+            self.last_answer = "".join(self._answer)
+            self._answer.clear()
+
+    def _end_thinking(self, now: float) -> None:
+        if self._thinking:
+            text = "".join(self._thinking)
+            self._thinking.clear()
+            self.activity = None
+            if text.strip():
+                self.blocks.append(ThoughtBlock(max(now - self._thinking_since, 0.0), text))
+
+    # Calls
+
+    def _call(self, event: CallEvent | ToolInputDelta) -> Call:
+        call = self.calls.get(event.call_id)
+        if call is None:
+            call = self.calls[event.call_id] = Call(event.call_id, event.name, started=event.at)
+            call.by_person = not self.running
+        return call
+
+    def _apply_call(self, event: CallEvent) -> None:
+        if isinstance(event, PermissionDecided) and event.call_id not in self.calls:
+            return
+        call = self._call(event)
+        match event:
+            case ToolRequested():
+                call.state = "waiting"
+            case PermissionAsked():
+                call.state = "asking"
+            case PermissionDecided():
+                call.answer = event.answer
+                call.state = "waiting"
+            case ToolStarted():
+                call.state, call.input, call.started = "running", event.input, event.at
+            case ToolProgress():
+                call.progress = event.text
+            case ToolEnded():
+                call.input = call.input if event.input is None else event.input
+                self._end_call(call, event)
+
+    def _end_call(self, call: Call, event: ToolEnded) -> None:
+        self._end_text(event.at)
+        ran = call.state == "running"
+        call.result, call.seconds = event.result, max(event.at - call.started, 0.0) if ran else 0.0
+        call.state = _end_state(event)
+        self.calls.pop(call.id, None)
+        self.last_call = call
+        if call.name == "TodoWrite" and call.state == "done":
+            return  # the notice of the list says it
+        self.blocks.append(CallBlock(self.format.summarize(call)))
+        if call.answer is not None and call.answer.allowed and call.answer.remember:
+            self.blocks.append(LineBlock(f"{INDENT}from now on allowed: {', '.join(call.answer.remember)}", "dim"))
+
+    def _complete_inputs(self, event: ModelAnswered) -> None:
+        """Give calls that have not started their whole input."""
+        for block in event.content:
+            call = self.calls.get(str(block.get("id")))
+            if call is not None and call.input is None and isinstance(block.get("input"), Mapping):
+                call.input = block["input"]
+
+    def _drop_unstarted_calls(self) -> None:
+        for call in [call for call in self.calls.values() if call.state == "writing"]:
+            del self.calls[call.id]
+
+    def _apply_subagent(self, event: AgentEvent) -> None:
+        """Show the latest call of a subagent in its lane, below the call that started it."""
+        call = self.calls.get(event.call_id)
+        inner = event.event
+        if call is None:
+            if isinstance(inner, Notice) and not inner.data:
+                self.blocks.append(LineBlock(f"{INDENT}↳ {event.agent_type}: {to_line(inner.text)}", "dim"))
+            return
+        lane = call.lanes.setdefault(event.agent_id, Lane(event.agent_type))
+        match inner:
+            case ToolStarted():
+                lane.calls += 1
+                lane.activity = f"{self.format.label(inner.name)} {self.format.describe(inner.name, inner.input)}"
+            case ToolFailed() if isinstance(inner.result.outcome, Refused):
+                lane.refused += 1
+                if inner.result.outcome.stage not in ("permission", "hook"):
+                    return
+                why = to_line(self.format.shorten_paths(inner.result.person_text))
+                self.blocks.append(LineBlock(f"{INDENT}↳ {event.agent_type}: ⊘ {inner.name}: {why}"))
+            case ModelTextDelta() if not inner.thinking:
+                lane.activity = "writing"
+            case ModelRequested():
+                lane.activity = lane.activity or "waiting for the model"
+            case RunEnded():
+                lane.ended = True
+
+    # Notices, tasks, the end of a run
+
+    def _apply_notice(self, event: Notice) -> None:
+        data = event.data
+        todos = data.get("todos") if isinstance(data, Mapping) else None
+        if isinstance(todos, list | tuple):
+            self.tasks = tuple(_task(todo) for todo in todos if isinstance(todo, Mapping))
+            self._tasks_changed = True
+            self._end_text(event.at)
+            self.blocks.append(LineBlock(f"☑ {to_line(event.text)}", "dim"))
+            return
+        self._end_text(event.at)
+        self.blocks.append(LineBlock(to_line(self.format.shorten_paths(event.text)), "dim"))
+
+    def _end_run(self, event: RunEnded) -> None:
+        self._end_text(event.at)
+        for call in list(self.calls.values()):
+            if call.state != "writing":
+                call.state = "interrupted"
+                self.blocks.append(CallBlock(self.format.summarize(call)))
+        self.calls.clear()
+        self.running = False
+        self.activity = None
+        if self._tasks_changed and any(status != "completed" for status, _ in self.tasks):
+            self.blocks.append(TaskListBlock(self.tasks))
+        self._tasks_changed = False
+        if event.is_error:
+            self.blocks.append(LineBlock(f"✗ stopped: {to_line(event.detail or event.why)}", "red"))
+        elif event.why == "interrupted":
+            self.blocks.append(LineBlock("■ interrupted", "yellow"))
+        elif event.seconds >= LONG_RUN_SECONDS:
+            self.blocks.append(LineBlock(f"worked for {format_seconds(event.seconds)}", "dim"))
+
+    # The live state
+
+    @property
+    def needs_gap(self) -> bool:
+        """Whether a blank row separates the live rows from the last finished block."""
+        last = self.blocks[-1] if self.blocks else None
+        if self._markdown.tail is not None:
+            return last is not None and not isinstance(last, AnswerBlock)
+        return isinstance(last, PromptBlock | AnswerBlock)
+
+    def live_rows(self, width: int, now: float, most: int) -> list[Row]:
+        """Lay out what is going on in at most `most` rows."""
+        room = max(width - 1, 10)
+        live: list[Row] = []
+        tail = self._markdown.tail
+        if tail is not None:
+            live += _tail_rows(tail, width)
+        progress = MAX_PROGRESS_ROWS if len(self.calls) < 3 else 1 if len(self.calls) < 5 else 0
+        # Those that ask are on the screen as a question.
+        calls = [call for call in self.calls.values() if call.state != "asking" and call.name != "AskUser"]
+        for call in calls[:MAX_LIVE_CALLS]:
+            live += self._live_call_rows(call, room, now, progress)
+        if len(calls) > MAX_LIVE_CALLS:
+            live.append((TextSpan(f"… {len(calls) - MAX_LIVE_CALLS} more calls", "dim"),))
+        if self.running and self.activity is not None and not calls:
+            seconds = now - self.activity.since
+            note = f" {format_seconds(seconds)}" if seconds >= 1 else ""
+            live.append((TextSpan(f"{self.activity.text}…{note}", "dim italic"),))
+        if self.running and self._tasks_changed:
+            live += self._live_task_rows(room)
+        if len(live) > most:
+            hidden = len(live) - most + 1
+            live = [(TextSpan(f"… {hidden} lines above", "dim"),), *live[hidden:]]
+        return live
+
+    def _live_call_rows(self, call: Call, width: int, now: float, progress: int) -> list[Row]:
+        seconds = now - call.started
+        elapsed = format_seconds(seconds) if call.state == "running" and seconds >= 1 else ""
+        live = [call_row(self.format.label(call.name), self.format.subject(call), call.state, elapsed, width)]
+        if call.lanes:
+            for lane in call.lanes.values():
+                text = f"↳ {lane.agent_type} · {plural(lane.calls, 'call')} · {'done' if lane.ended else lane.activity}"
+                live.append(clip_row((TextSpan(INDENT), TextSpan(to_line(text), "dim")), width))
+        elif call.progress and call.state == "running" and progress:
+            lines = [line for line in call.progress[-4_000:].split("\n") if line.strip()]
+            if call.name == "Bash":
+                lines = lines[1:] if len(lines) > 1 else []  # the first says how long and how much
+            live += [clip_row((TextSpan(INDENT), TextSpan(to_line(line), "dim")), width) for line in lines[-progress:]]
+        return live
+
+    def _live_task_rows(self, width: int) -> list[Row]:
+        current = next((n for n, (status, _) in enumerate(self.tasks) if status == "in_progress"), 0)
+        start = max(min(current - 1, len(self.tasks) - MAX_TASK_ROWS), 0)
+        shown = self.tasks[start : start + MAX_TASK_ROWS]
+        return [task_row(status, text, width) for status, text in shown]
+
+
+def _tail_rows(tail: MarkdownPiece, width: int) -> list[Row]:
+    """The open block of an answer. A table is held back: each new row can change all its columns."""
+    if tail.kind == "table":
+        lines = TextSpan(f"table, {tail.source.count(chr(10))} lines…", "dim italic")
+        return [*([()] if tail.gap else []), (lines,)]
+    if tail.kind == "code":
+        tail = MarkdownPiece(tail.source[:width], "code", gap=tail.gap)
+    return [clip_row(row, width - 1) for row in rows(AnswerBlock(tail), width)]
+
+
+def _task(todo: Mapping[str, object]) -> tuple[str, str]:
+    status = str(todo.get("status", "pending"))
+    text = todo.get("activeForm") if status == "in_progress" else ""
+    return status, to_line(str(text or todo.get("content", "")), 300)
+
+
+def _end_state(event: ToolEnded) -> CallState:
+    result: ToolResult = event.result
+    if isinstance(event, ToolCancelled):
+        return "interrupted"
+    if isinstance(result.outcome, Refused):
+        return "refused"
+    return "failed" if result.is_error or isinstance(event, ToolFailed) else "done"

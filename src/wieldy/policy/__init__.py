@@ -1,0 +1,1 @@
+"""What may happen: permissions, hooks and settings."""

@@ -1,0 +1,238 @@
+"""Code on a command line, such as `python3 -c …`: which files it opens, where that can be told from the code.
+
+A small part of Python, plain substitutions of Perl and plain queries are understood. Of all other code nobody can say which
+files it opens: it may put a name together when it runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from wieldy.policy.permissions.runtime_names import CODE_OPTION, INTERPRETER, SHELL, interpreters, reads_input
+
+if TYPE_CHECKING:
+    from wieldy.shell.effects.command_part import CommandPart
+    from wieldy.shell.effects.words import Word
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+MAX_CODE_CHARS = 20_000
+# Modules whose tools read all of a folder.
+_PACKING_MODULES = frozenset({"http.server", "zipfile", "tarfile", "zipapp"})
+_CODE_MODULES = frozenset({"timeit", "pdb", "trace", "cProfile", "profile", "runpy", "code"})
+_BUILTINS = _words(
+    "abs all any ascii bin bool bytearray bytes callable chr dict divmod enumerate exit filter float format frozenset hash hex "
+    "input int isinstance issubclass iter len list map max min next oct ord pow print quit range repr reversed round set slice "
+    "sorted str sum tuple zip Exception ValueError KeyError IndexError TypeError StopIteration AssertionError"
+)
+_ANY = frozenset({"*"})
+_MODULES = {
+    "json": "load loads dump dumps JSONDecodeError",
+    "sys": "stdin stdout stderr argv exit version version_info executable platform maxsize byteorder",
+    "re": "compile sub subn findall search match split finditer fullmatch escape IGNORECASE I M S X MULTILINE DOTALL VERBOSE",
+    "datetime": "datetime date timedelta timezone time UTC",
+    "time": "time strftime ctime sleep monotonic perf_counter gmtime localtime",
+    "collections": "Counter defaultdict OrderedDict namedtuple deque",
+    "functools": "reduce partial",
+    "base64": "b64encode b64decode b32encode b32decode b16encode b16decode urlsafe_b64encode urlsafe_b64decode",
+    "hashlib": "md5 sha1 sha224 sha256 sha384 sha512 blake2b blake2s",
+    "statistics": "mean median mode stdev pstdev variance",
+    "textwrap": "dedent wrap indent fill shorten",
+    "pprint": "pprint pformat",
+    "string": "ascii_letters ascii_lowercase ascii_uppercase digits hexdigits punctuation whitespace",
+    "random": "random randint choice choices shuffle sample seed uniform",
+    "uuid": "uuid4 UUID",
+    "urllib.parse": "quote unquote quote_plus unquote_plus urlparse urlsplit parse_qs parse_qsl urlencode urljoin",
+    "html": "escape unescape",
+    "csv": "reader DictReader writer DictWriter",
+    "struct": "pack unpack calcsize",
+    "decimal": "Decimal",
+    "fractions": "Fraction",
+    **dict.fromkeys(("math", "itertools", "unicodedata", "binascii", "cmath"), "*"),
+}
+_ATTRIBUTES = {name: _words(text) for name, text in _MODULES.items()}
+# Attributes by which code gets at frames, and through them at everything else.
+_FRAME_ATTRIBUTE = re.compile(r"_|(gi|cr|ag|tb|co|f|func)_")
+_MODE = re.compile(r"[rwabxt+U]*")
+_SUBSTITUTION = re.compile(
+    r"\s*(?:\d+\s*,?\s*)?(?:s|y|tr)([/|#,!])(?:(?!\1)[^\\\n]|\\.)*\1(?:(?!\1)[^\\\n]|\\.)*\1[gimsxrud]*\s*;?\s*|1|print;?"
+)
+_PERL_FLAGS = re.compile(r"-[lpnai]*e")
+_PERL_OPTIONS = re.compile(r"-[lpnai]*e?|-[lpna]*i\.\w+")
+_PERL_CODE = re.compile(r"\(\?\??\{|[@$]\{|`")
+_QUERY_LANGUAGES = frozenset({"sqlite3", "psql", "mysql"})
+# Parts of queries that read or write files, or commands of the client.
+_QUERY_WITH_FILES = re.compile(
+    r"readfile|writefile|edit\s*\(|load_|fsdir|zipfile|attach|pragma|pg_|lo_|copy\b|source\b|system\b|infile|outfile|dumpfile"
+    r"|^\s*\.|\\",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CALCULATORS = frozenset({"bc", "dc"})
+
+
+class InlineScript(Struct, frozen=True):
+    """Code for an interpreter. `files`: the files it opens by name; None if that is not known. `packs`: all of the folder."""
+
+    interpreter: str
+    files: tuple[str, ...] | None = None
+    packs: bool = False
+
+
+def inline_scripts(part: CommandPart) -> Iterator[InlineScript]:
+    """Yield the code that a part hands to interpreters. Shells are not among them: their code is analyzed."""
+    for position, name in interpreters(part):
+        family = name if name in _QUERY_LANGUAGES else name.rstrip("0123456789.")
+        if SHELL.fullmatch(name) or not INTERPRETER.fullmatch(name) or family in ("make", "gmake"):
+            continue
+        words = part.argv[position + 1 :]
+        if family in ("python", "pypy"):
+            yield from _python_scripts(name, words, part.input_texts)
+            continue
+        texts = [_text(word) for word in words]
+        has_code = any(map(CODE_OPTION.fullmatch, texts)) or family in _QUERY_LANGUAGES
+        if has_code or (reads_input(name, texts) and part.input_texts):
+            yield InlineScript(name, _files_of(family, (*texts, *part.input_texts)))
+
+
+def _python_scripts(name: str, words: Sequence[Word], input_texts: Sequence[str]) -> Iterator[InlineScript]:
+    rest = iter(words)
+    for word in rest:
+        text = _text(word)
+        flags = text[1:] if text.startswith("-") and not text.startswith("--") else ""
+        if "c" in flags:
+            code = flags.partition("c")[2] or _text_of_next(rest)
+            yield InlineScript(name, python_files(code))
+            return
+        if "m" in flags:
+            module = flags.partition("m")[2] or _text_of_next(rest)
+            if module in _PACKING_MODULES or module in _CODE_MODULES:
+                yield InlineScript(name, None, packs=module in _PACKING_MODULES)
+            return
+        if flags[-1:] in ("W", "X"):
+            next(rest, None)
+        elif text in ("-", "/dev/stdin"):
+            break
+        elif not text.startswith("-"):
+            return
+    yield from (InlineScript(name, python_files(text)) for text in input_texts)
+
+
+def _text(word: Word) -> str:
+    return word.text if word.static else word.source
+
+
+def _text_of_next(rest: Iterator[Word]) -> str:
+    word = next(rest, None)
+    return "" if word is None else _text(word)
+
+
+def _files_of(family: str, texts: Sequence[str]) -> tuple[str, ...] | None:
+    """The files that code in another language opens by name; the arguments themselves are judged elsewhere."""
+    if family in _CALCULATORS:
+        return ()
+    if family in _QUERY_LANGUAGES:
+        return None if any(map(_QUERY_WITH_FILES.search, texts)) else ()
+    if family == "perl":
+        options = [text for text in texts if text.startswith("-")]
+        codes = [following for text, following in pairwise(texts) if _PERL_FLAGS.fullmatch(text)]
+        is_plain = all(map(_PERL_OPTIONS.fullmatch, options))
+        if codes and is_plain and all(_SUBSTITUTION.fullmatch(code) and not _PERL_CODE.search(code) for code in codes):
+            return ()
+    return None
+
+
+def python_files(code: str) -> tuple[str, ...] | None:
+    """The files that Python code opens by name; None if it may open others."""
+    try:
+        tree = ast.parse(code) if len(code) <= MAX_CODE_CHARS else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = None
+    if tree is None:
+        return None
+    checker = _PythonChecker()
+    try:
+        accepted = all(map(checker.accepts, ast.walk(tree)))
+    except RecursionError:
+        return None
+    names = checker.loaded - checker.stored - _BUILTINS
+    return tuple(checker.files) if accepted and not names else None
+
+
+class _PythonChecker:
+    """Accepts the nodes of code that uses harmless modules and builtins only, and opens files by literal names."""
+
+    def __init__(self) -> None:
+        self.files: list[str] = []
+        self.loaded: set[str] = set()
+        self.stored: set[str] = set()
+        # Nodes that were accepted with the one around them, which is visited first.
+        self._opens: set[int] = set()
+        self._bases: set[int] = set()
+
+    def accepts(self, node: ast.AST) -> bool:
+        match node:
+            case ast.Import(names=names):
+                self.stored |= {(one.asname or one.name.partition(".")[0]) for one in names}
+                # Another name for a module would hide whose attributes are used.
+                return all(one.name in _ATTRIBUTES and one.asname is None for one in names)
+            case ast.ImportFrom(module=module, names=names):
+                self.stored |= {one.asname or one.name for one in names}
+                accepted = _ATTRIBUTES.get(module or "", frozenset())
+                return not node.level and all(one.name in accepted or accepted == _ANY for one in names)
+            case ast.Attribute(attr=name) if _FRAME_ATTRIBUTE.match(name):
+                return False
+            case ast.Attribute(value=ast.Attribute(value=ast.Name(id="urllib"), attr="parse"), attr=name):
+                self._bases.add(id(node.value))
+                return name in _ATTRIBUTES["urllib.parse"]
+            case ast.Attribute(value=ast.Name(id=base), attr=name):
+                self._bases.add(id(node.value))
+                if base == "urllib":
+                    return id(node) in self._bases
+                accepted = _ATTRIBUTES.get(base, _ANY)
+                return accepted == _ANY or name in accepted
+            case ast.Call(func=ast.Name(id="open")):
+                return self._accepts_open(node)
+            case ast.Name(id="open"):
+                return id(node) in self._opens
+            case ast.Name(id=name, ctx=ast.Load()):
+                self.loaded.add(name)
+                # A module is only good for its attributes.
+                return id(node) in self._bases or (name not in _ATTRIBUTES and name != "urllib")
+            case ast.Name(id=name):
+                self.stored.add(name)
+                # A module under a variable's name, or the other way round.
+                return name not in _ATTRIBUTES and name != "urllib"
+            case ast.FunctionDef(name=name) | ast.ExceptHandler(name=str(name)) | ast.arg(arg=name):
+                self.stored.add(name)
+                return name not in _ATTRIBUTES and name not in ("urllib", "open")
+            case ast.AsyncFunctionDef() | ast.ClassDef() | ast.Global() | ast.Nonlocal() | ast.Match():
+                return False
+        return True
+
+    def _accepts_open(self, node: ast.Call) -> bool:
+        self._opens.add(id(node.func))
+        values = [*node.args, *(keyword.value for keyword in node.keywords)]
+        literal = [value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+        if len(literal) != len(values) or not node.args:
+            return False
+        self.files.append(literal[0])
+        is_mode = len(node.args) < 2 or _MODE.fullmatch(literal[1]) is not None
+        named = {keyword.arg for keyword in node.keywords}
+        return len(node.args) <= 2 and is_mode and named <= {"mode", "encoding", "errors", "newline"}
+
+
+def mentioned_paths(script: InlineScript, cwds: Sequence[str]) -> Iterator[str]:
+    """Yield the files of a script, from each folder it may run in."""
+    for name in script.files or ():
+        for cwd in cwds or ("/",):
+            yield os.path.normpath(os.path.join(cwd, name))

@@ -1,5 +1,0 @@
-"""Settings from several layers, each value with its origin."""
-
-from wieldy.settings.load import Settings, load_settings
-
-__all__ = ["Settings", "load_settings"]

@@ -1,0 +1,60 @@
+"""Every program whose effects are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wieldy.shell.effects.programs.awk import check_awk
+from wieldy.shell.effects.programs.builtins import BUILTINS
+from wieldy.shell.effects.programs.find import check_find
+from wieldy.shell.effects.programs.gh import check_gh
+from wieldy.shell.effects.programs.git import check_git
+from wieldy.shell.effects.programs.read_only_tools import HELP_PROGRAMS, READ_ONLY_TOOLS, VERSION_OPTIONS
+from wieldy.shell.effects.programs.sed import check_sed
+from wieldy.shell.effects.programs.spec import (
+    NO_EFFECTS,
+    CallEffects,
+    ProgramCall,
+    ProgramCheck,
+    UnknownArguments,
+    unknown,
+    word_set,
+)
+from wieldy.shell.effects.programs.special import SPECIAL_PROGRAMS
+from wieldy.shell.effects.programs.writers import WRITERS
+
+TABLES: tuple[Mapping[str, ProgramCheck], ...] = (
+    BUILTINS,
+    READ_ONLY_TOOLS,
+    WRITERS,
+    SPECIAL_PROGRAMS,
+    {"git": check_git, "gh": check_gh, "find": check_find},
+    dict.fromkeys(("sed", "gsed"), check_sed),
+    dict.fromkeys(("awk", "gawk", "mawk"), check_awk),
+    dict.fromkeys(("egrep", "fgrep"), READ_ONLY_TOOLS["grep"]),
+)
+# Programs that open the files they are given; if their arguments are not understood, these may be others than those named.
+FILE_PROGRAMS = frozenset(
+    {
+        *READ_ONLY_TOOLS,
+        *WRITERS,
+        *word_set("jq xxd tar gzip gunzip zcat zipinfo strings fd fdfind gofmt yq find sed gsed awk gawk mawk date"),
+    }
+    | word_set("egrep fgrep")
+)
+_PROGRAMS = {name: check for table in TABLES for name, check in table.items()}
+
+
+def check_program(call: ProgramCall) -> CallEffects:
+    """The effects of one program call, as far as they are known."""
+    if len(call.args) == 1 and call.args[0].static:
+        option = call.args[0].text
+        if option in VERSION_OPTIONS.get(call.name, ()) or (option == "--help" and call.name in HELP_PROGRAMS):
+            return NO_EFFECTS
+    check = _PROGRAMS.get(call.name)
+    if check is None:
+        return unknown(f"`{call.name}` is not a program known to be read-only")
+    try:
+        return check(call)
+    except UnknownArguments as error:
+        return unknown(str(error))

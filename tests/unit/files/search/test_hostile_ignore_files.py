@@ -1,0 +1,83 @@
+"""Ignore files that lead elsewhere: nothing hangs, nothing takes all memory, nothing of the target is shown."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from wieldy import Toolbox
+from wieldy.faces.terminal.completion import FileIndex
+from wieldy.files.search.ignore import find_unfit_ignore_files
+
+SECRET = "[broken-secret-token\n{also\n"
+KINDS = (".ignore", ".gitignore", ".rgignore")
+CALLS = {
+    "Grep": {"pattern": "needle", "output_mode": "files_with_matches"},
+    "Glob": {"pattern": "**/*.txt"},
+    "LS": {"path": "."},
+    "FileSearch": {"pattern": "needle"},
+}
+
+
+def plant(place: Path, target: str, outside: Path) -> None:
+    match target:
+        case "secret":
+            (outside / "secret").write_text(SECRET)
+            place.symlink_to(outside / "secret")
+        case "device":
+            place.symlink_to("/dev/zero")
+        case "pipe":
+            os.mkfifo(place)
+        case "linked pipe":
+            os.mkfifo(outside / "pipe")
+            place.symlink_to(outside / "pipe")
+        case "flood":
+            with place.open("wb") as file:
+                file.truncate(1 << 30)
+
+
+@pytest.mark.asyncio
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("target", ["secret", "device", "pipe", "linked pipe", "flood"])
+@pytest.mark.parametrize("depth", ["", "sub"])
+@pytest.mark.parametrize("tool", sorted(CALLS))
+async def test_every_tool_that_lists_or_searches_ends_and_shows_nothing_of_the_target(
+    tmp_path, monkeypatch, target, depth, tool
+):
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "home"))
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    (project / "sub").mkdir(parents=True)
+    outside.mkdir()
+    (project / "a.txt").write_text("needle")
+    plant(project / depth / KINDS[len(target) % 3], target, outside)
+    settings = {"tools": {tool: {"timeout": 4}}}
+    async with Toolbox(project, settings=settings, mode="bypassPermissions") as box:
+        result = await box.call(tool, **CALLS[tool])
+    assert "secret-token" not in result.text
+    if target == "secret" or tool == "LS":
+        assert "a.txt" in result.text
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("target", ["secret", "device", "pipe", "linked pipe", "flood"])
+def test_completion_of_file_names_ends(tmp_path, target):
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "a.txt").touch()
+    plant(tmp_path / "project" / ".ignore", target, tmp_path)
+    assert "secret-token" not in str(FileIndex(str(tmp_path / "project")).search("a"))
+
+
+def test_unfit_ignore_files_are_found_for_whoever_judges_programs_that_follow_them(tmp_path):
+    project = tmp_path / "project"
+    (project / "sub").mkdir(parents=True)
+    (project / "shared").write_text("*.o")
+    (project / ".gitignore").symlink_to("shared")
+    (tmp_path / "secret").touch()
+    (project / "sub" / ".ignore").symlink_to(tmp_path / "secret")
+    os.mkfifo(project / "sub" / ".rgignore")
+    found, is_complete = find_unfit_ignore_files([str(project)])
+    assert sorted(found) == sorted([str(tmp_path / "secret"), str(project / "sub" / ".rgignore")])
+    assert is_complete
+    assert find_unfit_ignore_files([str(project)], max_entries=2)[1] is False
