@@ -35,20 +35,20 @@ TOKEN = "a-token-of-enough-length"
 
 # Every module that hands calls to the engine, and the way in that the tests below take through it.
 WAYS_IN = {
-    "toolbox.py": "Toolbox.call",
-    "turn.py": "Turn",
+    "engine/toolbox.py": "Toolbox.call",
+    "engine/turn.py": "Turn",
     "agent/model_turn.py": "Session",
     "agent/session.py": "Session: calls that a person makes by hand",
     "agent/subagent_toolbox.py": "sub-agent",
     "agent/deferred.py": "Session: questions that are answered later are calls of `model_turn`",
-    "terminal/commands/by_hand.py": "Toolbox.call: commands that a person types",
-    "terminal/chat.py": "Session",
-    "adapters/calls.py": "pydantic-ai, OpenAI Agents, LangChain",
-    "adapters/claude_sdk.py": "Claude SDK: transport, Claude SDK: server",
-    "mcp/server/client_session.py": "MCP over stdio, MCP over HTTP",
+    "faces/terminal/commands/by_hand.py": "Toolbox.call: commands that a person types",
+    "faces/terminal/chat.py": "Session",
+    "engine/framework_calls.py": "pydantic-ai, OpenAI Agents, LangChain",
+    "faces/headless/claude_sdk.py": "Claude SDK: transport, Claude SDK: server",
+    "faces/mcp_server/client_session.py": "MCP over stdio, MCP over HTTP",
     "cli/call.py": "wieldy call",
     "cli/headless.py": "wieldy -p, stream-json",
-    "batch/attempt.py": "wieldy batch",
+    "faces/batch/attempt.py": "wieldy batch",
 }
 # Adapters that make no call of their own.
 OTHER_ADAPTERS = {
@@ -757,7 +757,7 @@ def hands_calls_over(node: ast.AST) -> bool:
 
 def test_every_module_that_hands_calls_to_the_engine_is_a_way_in_of_the_table():
     found = {path for path, tree in parsed() if any(map(hands_calls_over, ast.walk(tree)))}
-    assert sorted(found - WAYS_IN.keys() - {"engine/turn.py"}) == []
+    assert sorted(found - WAYS_IN.keys() - {"engine/call_turn.py"}) == []
     named = ", ".join(WAYS_IN.values())
     assert [name for name in WAYS if name not in named] == []
 
@@ -775,8 +775,8 @@ def test_only_the_pipeline_runs_tools():
 
 
 def test_every_adapter_is_in_the_table():
-    modules = {path.stem for path in (SOURCE / "adapters").glob("*.py")} - {"__init__", "calls"}
-    ours = {"pydantic_ai", "openai_agents", "langchain", "claude_sdk"}
+    modules = {path.stem for path in (SOURCE / "faces/adapters").glob("*.py")} - {"__init__"}
+    ours = {"pydantic_ai", "openai_agents", "langchain"}
     assert modules == ours | OTHER_ADAPTERS.keys()
 
 

@@ -9,68 +9,33 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "wieldy"
 
-# From the bottom up: a package imports those before it, and itself. The exceptions are for types, in TYPE_ONLY below.
-ORDER = [
-    # vocabulary
-    "schema",
-    "core",
-    # the way to the terminal
-    "console",
-    # mechanism: one call, through protocols of core
-    "engine",
-    # domains: know nothing of models
-    "search",
-    "files",
-    "web",
-    "shell",
-    "working_copies",
-    "backends",
-    "browser",
-    "diagnostics",
-    "memory",
-    "skills",
-    "subagents",
-    # policy
-    "permissions",
-    "hooks",
-    "toolset",
-    "settings",
-    # adapters
-    "mcp.client",
-    "tools",
-    "providers",
-    # assembly
-    "workspace_services",
-    "approval",
-    "wiring",
-    "toolbox_options",
-    "turn",
-    "framework_adapters",
-    "toolbox_access",
-    "toolbox",
-    "agent",
-    # faces
-    "mcp.server",
-    "testing",
-    "terminal",
-    "headless",
-    "adapters",
-    "batch",
-    "demo",
-    "cli",
-    "__main__",
-]
+# From the bottom up, a line for each room: a package imports those before it, and itself.
+ROOMS = {
+    "core": ["core.schema", "core"],
+    "files": ["files.search", "files.working_copies", "files"],
+    "shell": ["shell", "shell.backends", "shell.diagnostics"],
+    "web": ["web", "web.browser"],
+    "models": ["models"],
+    "policy": ["policy.permissions", "policy.hooks", "policy.settings", "policy"],
+    "mcp": ["mcp"],
+    "tools": ["tools.skills", "tools.subagents", "tools.memory", "tools.toolset", "tools"],
+    "engine": ["engine"],
+    "agent": ["agent"],
+    "faces": ["faces.mcp_server", "faces.terminal", "faces.headless", "faces.adapters", "faces.batch", "faces"],
+    "cli": ["cli"],
+}
+LOOSE = {"__init__.py", "__main__.py", "events.py", "effects.py", "backends.py", "testing.py"}
+"""Beside the rooms: the program and the public doors, which import and hold nothing."""
+ORDER = [package for packages in ROOMS.values() for package in packages]
 HEIGHT = {package: height for height, package in enumerate(ORDER)}
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if "sample" not in path.parts)
-FRONT_DOORS = {"__init__.py", "mcp/__init__.py"}
-"""Name their contents lazily, or nothing."""
-TYPE_ONLY = {"core/effects.py": "shell", "core/workspace.py": "workspace_services"}
+TYPE_ONLY = {"core/effects.py": "shell", "core/workspace.py": "engine"}
 """A workspace holds its services, and a command its analysis, without knowing them: they name the type and import nothing."""
 
 
 def package_of(parts: tuple[str, ...]) -> str:
-    first = parts[0].removesuffix(".py")
-    return f"mcp.{parts[1].removesuffix('.py')}" if first == "mcp" and len(parts) > 1 else first
+    below = f"{parts[0]}.{parts[1]}" if len(parts) > 1 else ""
+    return below if below in HEIGHT else parts[0]
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -85,13 +50,24 @@ def imported(tree: ast.AST) -> set[str]:
     return names
 
 
+def test_the_folders_are_the_rooms():
+    folders = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == set(ROOMS)
+    assert {path.name for path in SOURCE.glob("*.py")} == LOOSE
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_says_what_lives_there(room: str):
+    tree = ast.parse((SOURCE / room / "__init__.py").read_text(encoding="utf-8"))
+    assert "import" in (ast.get_docstring(tree) or ""), "what lives here, what others use, what it may import"
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_no_module_imports_upward(path: Path):
     relative = path.relative_to(SOURCE)
-    if str(relative) in FRONT_DOORS:
+    if str(relative) in LOOSE:
         return
-    here = package_of(relative.parts)
-    assert here in HEIGHT, "give the package a place in ORDER"
+    here = package_of(relative.with_suffix("").parts)
     tree = ast.parse(path.read_text(encoding="utf-8"))
     if (type_only := TYPE_ONLY.get(str(relative))) is not None:
         [block] = [each for each in tree.body if isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING"]
@@ -101,14 +77,15 @@ def test_no_module_imports_upward(path: Path):
     assert not upward, f"{here} must not import {', '.join(sorted(upward))}"
 
 
-@pytest.mark.parametrize("domain", ORDER[ORDER.index("engine") + 1 : ORDER.index("permissions")])
-def test_a_domain_knows_nothing_of_the_engine(domain: str):
-    for path in (SOURCE / domain).rglob("*.py"):
-        assert "engine" not in imported(ast.parse(path.read_text(encoding="utf-8"))), path
+@pytest.mark.parametrize("face", [package for package in ROOMS["faces"] if package != "faces"])
+def test_a_face_imports_no_other_face(face: str):
+    for path in (SOURCE / face.replace(".", "/")).rglob("*.py"):
+        others = {name for name in imported(ast.parse(path.read_text(encoding="utf-8"))) if name.startswith("faces.")}
+        assert others <= {face}, path
 
 
-def test_a_tool_imports_domains_only():
-    above = {"permissions", "hooks", "settings", "providers", "approval", "toolbox", "agent", "engine"}
+def test_a_tool_imports_no_policy_and_no_model():
+    above = {"policy.permissions", "policy.settings", "models"}
     for path in (SOURCE / "tools").glob("*.py"):
         strangers = imported(ast.parse(path.read_text(encoding="utf-8"))) & above
         assert not strangers, f"{path.name} imports {strangers}"

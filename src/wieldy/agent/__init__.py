@@ -1,1 +1,4 @@
-"""A model and a toolbox in a loop: sessions, turns, transcripts, compaction, subagents."""
+"""`Session`: the loop around a model, its transcript, compaction, resuming, runs of subagents.
+
+Other rooms use `session`, `records` and `transcript_store`. It imports all rooms before it.
+"""

@@ -1,4 +1,4 @@
-"""The command line: one module per command, imported when that command is given."""
+"""The command line: one module per command, imported when that command is given. It may import everything."""
 
 from __future__ import annotations
 

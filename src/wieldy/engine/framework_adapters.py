@@ -16,28 +16,27 @@ class FrameworkAdapters:
 
     def as_pydantic_ai(self) -> Any:
         """A toolset for pydantic-ai: `Agent(toolsets=[box.as_pydantic_ai()])`. Needs the extra `pydantic-ai`."""
-        return self._adapter("pydantic_ai").WieldyToolset(self)
+        return self._adapter("adapters.pydantic_ai", "pydantic-ai").WieldyToolset(self)
 
     def as_pydantic_ai_workspace(self) -> Any:
         """A workspace backend for pydantic-ai: `agent.run(…, workspace=box.as_pydantic_ai_workspace())`."""
-        return self._adapter("pydantic_ai_workspace", "pydantic-ai").WieldyWorkspaceBackend(self)
+        return self._adapter("adapters.pydantic_ai_workspace", "pydantic-ai").WieldyWorkspaceBackend(self)
 
     def as_openai_agents(self) -> Any:
         """A list of function tools for the OpenAI Agents SDK: `Agent(tools=…)`. Needs the extra `openai-agents`."""
-        return self._adapter("openai_agents").WieldyFunctionTools(self)
+        return self._adapter("adapters.openai_agents", "openai-agents").WieldyFunctionTools(self)
 
     def as_langchain(self) -> Any:
         """A list of LangChain tools: `create_agent(model, tools=…)`. Needs the extra `langchain`."""
-        return self._adapter("langchain").make_tools(self)
+        return self._adapter("adapters.langchain", "langchain").make_tools(self)
 
     def as_claude_sdk(self, name: str = "wieldy") -> Any:
         """An SDK MCP server for `ClaudeAgentOptions(mcp_servers={name: …})`. Needs the extra `claude-sdk`."""
-        return self._adapter("claude_sdk").ClaudeSdkServer(self, name)
+        return self._adapter("headless.claude_sdk", "claude-sdk").ClaudeSdkServer(self, name)
 
-    def _adapter(self, name: str, extra: str = "") -> Any:
+    def _adapter(self, name: str, extra: str) -> Any:
         self._require_open()
         try:
-            return import_module(f"wieldy.faces.adapters.{name}")
+            return import_module(f"wieldy.faces.{name}")
         except ImportError as error:
-            extra = extra or name.replace("_", "-")
             raise MissingExtra(f"{error}; install it with: pip install 'wieldy[{extra}]'") from None

@@ -1,1 +1,4 @@
-"""Model APIs: one adapter for each, and the scripted model."""
+"""APIs of models: three wires, the scripted model, retries, prices.
+
+Other rooms use `registry` and `catalog`. It imports `core` and `web`.
+"""

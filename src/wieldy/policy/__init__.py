@@ -1,1 +1,5 @@
-"""What may happen: permissions, hooks and settings."""
+"""What may happen: permissions, hooks, settings.
+
+Other rooms call `permissions.decide`, fire events through `hooks.dispatch` and load `settings`.
+It imports `core`, `files` and `shell`.
+"""

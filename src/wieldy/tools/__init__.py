@@ -1,4 +1,8 @@
-"""The built-in tools: a name and the module of each. A module is imported when its tool is first offered or called."""
+"""What a model can call: one module and one prompt for each built-in tool, and the offer (`toolset`), skills, subagents, memory.
+
+A tool's module is imported when the tool is first offered or called. Other rooms use `builtin_loaders` and `toolset.toolset`.
+It imports `core`, `files`, `shell`, `web`, `policy.hooks` and `mcp`.
+"""
 
 from __future__ import annotations
 

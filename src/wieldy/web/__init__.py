@@ -1,1 +1,4 @@
-"""Pages from the web: which addresses may be reached, how they are fetched, and what a model gets to read of them."""
+"""The network: HTTP client, address policy, pages, web search, the proxy of the sandbox, the browser.
+
+Other rooms use `fetch`, `http` and `browser.session`. It imports `core` and `shell`.
+"""

@@ -9,9 +9,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import Struct
-
 from wieldy.core.workspace import Workspace
+from wieldy.shell.sandbox.policy import ProxyEndpoint
 from wieldy.web.address_policy import HostRefused
 from wieldy.web.fetch import Fetcher
 from wieldy.web.http import Streams
@@ -19,13 +18,6 @@ from wieldy.web.proxy import ForwardProxy
 from wieldy.web.url import HttpUrl
 
 DEFAULT_PORTS = (80, 443)
-
-
-class ProxyEndpoint(Struct, frozen=True):
-    """Where the proxy listens: a loopback port, and a Unix socket for sandboxes with a loopback of their own."""
-
-    port: int
-    socket: str
 
 
 class SandboxProxy:
@@ -71,13 +63,6 @@ def is_allowed(host: str, port: int, patterns: Sequence[str]) -> bool:
         if name == pattern_host or (pattern_host.startswith("*.") and name.endswith(pattern_host[1:])):
             return True
     return False
-
-
-def proxy_environment(port: int) -> dict[str, str]:
-    """The variables by which programs find the proxy."""
-    address = f"http://127.0.0.1:{port}"
-    names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
-    return {**dict.fromkeys(names, address), "NO_PROXY": "", "no_proxy": ""}
 
 
 def _is_local_name(host: str) -> bool:

@@ -13,7 +13,7 @@ from wieldy.core.call import ToolCall
 from wieldy.core.json_values import to_json
 from wieldy.core.outcome import Image, ToolResult
 from wieldy.core.schema.provider_dialects import OPENAI, adapt_schema
-from wieldy.faces.adapters.calls import ApprovalNeeded, FrameworkCalls, describe
+from wieldy.engine.framework_calls import ApprovalNeeded, FrameworkCalls, describe
 
 if TYPE_CHECKING:
     from wieldy.core.tool import Tool

@@ -17,10 +17,10 @@ from wieldy.agent.session import Session
 from wieldy.core.call import ToolCall
 from wieldy.core.errors import WieldyError
 from wieldy.engine.approval import NoApprover
+from wieldy.engine.framework_calls import ApprovalNeeded, FrameworkCalls
 from wieldy.engine.mcp_tools import convert_result
 from wieldy.engine.mcp_tools import list_tools as list_box_tools
 from wieldy.engine.workspace_services import HostServices
-from wieldy.faces.adapters.calls import ApprovalNeeded, FrameworkCalls
 from wieldy.faces.headless import converse
 from wieldy.faces.headless.control import ControlProtocol
 from wieldy.faces.headless.host import ControlHost

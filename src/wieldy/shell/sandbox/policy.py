@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wieldy.core.project_text import read_project_text
 from wieldy.core.secret_files import HOME_SECRETS, SHOWN_IN_HOME, SYSTEM_SECRETS, TOOL_VARIABLES
@@ -294,3 +294,24 @@ def _paths(listed: list[str], home: str, root: str) -> list[str]:
 def _existing(paths: Iterator[str] | tuple[str, ...]) -> tuple[str, ...]:
     real = (os.path.realpath(path) for path in paths if os.path.exists(path))
     return tuple(dict.fromkeys(real))
+
+
+@dataclass(frozen=True)
+class ProxyEndpoint:
+    """Where the proxy listens: a loopback port, and a Unix socket for sandboxes with a loopback of their own."""
+
+    port: int
+    socket: str
+
+
+class ProxyService(Protocol):
+    """Opens the proxy at the first call."""
+
+    async def open(self) -> ProxyEndpoint: ...
+
+
+def proxy_environment(port: int) -> dict[str, str]:
+    """The variables by which programs find the proxy."""
+    address = f"http://127.0.0.1:{port}"
+    names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+    return {**dict.fromkeys(names, address), "NO_PROXY": "", "no_proxy": ""}

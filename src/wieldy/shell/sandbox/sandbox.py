@@ -27,17 +27,19 @@ from wieldy.shell.sandbox import bridge, kernel, landlock
 from wieldy.shell.sandbox.policy import (
     CACHES_NAME,
     PRIVATE_TEMP_NAME,
+    ProxyEndpoint,
+    ProxyService,
     SandboxPolicy,
     enclosing_work_tree,
     extra_writable,
     policy_for,
     program_variables,
+    proxy_environment,
     repository_folders,
 )
 
 if TYPE_CHECKING:
     from wieldy.shell.effects.analysis import Analysis
-    from wieldy.web.sandbox_proxy import ProxyEndpoint, SandboxProxy
 
 Mechanism = Literal["bubblewrap", "landlock", "none"]
 
@@ -114,7 +116,7 @@ class SandboxReport(Struct, frozen=True):
 class Sandbox:
     """The sandbox of a workspace: `workspace.services.sandbox`. The first use tries out what works."""
 
-    def __init__(self, workspace: Workspace, proxy: Callable[[], SandboxProxy]) -> None:
+    def __init__(self, workspace: Workspace, proxy: Callable[[], ProxyService]) -> None:
         self._workspace = workspace
         self._proxy = proxy
         self._wrapper: Wrapper | None = None
@@ -254,8 +256,6 @@ class Sandbox:
         """The proxy to the allowed hosts, if there are any, and the variables by which programs find it."""
         if policy.network or not self._workspace.setting("sandbox.allowedDomains"):
             return None, {}
-        from wieldy.web.sandbox_proxy import proxy_environment
-
         endpoint = await self._proxy().open()
         return endpoint, proxy_environment(endpoint.port)
 
