@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 
 from bench.claim import Claim
 
-from wieldy.cli.mcp_serve import TOKEN_VARIABLE
+from wieldy.cli.mcp import TOKEN_VARIABLE
 
 CALLS = 300
 ROUNDS = 7

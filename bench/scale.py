@@ -18,10 +18,10 @@ from bench.batch import batch_run, cpu_seconds, make_project, turns
 from bench.claim import Claim
 
 from wieldy import Script, Session
-from wieldy.faces.batch.processes import WorkerProcess
 from wieldy.faces.batch.rates import RateLimiter
 from wieldy.faces.batch.results import AttemptResult
 from wieldy.faces.batch.store import ResultStore
+from wieldy.faces.batch.workers import WorkerProcess
 from wieldy.shell.backends.overlay import overlay_problem
 
 SESSIONS = 50

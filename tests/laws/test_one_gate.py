@@ -47,7 +47,7 @@ WAYS_IN = {
     "faces/headless/claude_sdk.py": "Claude SDK: transport, Claude SDK: server",
     "faces/mcp_server/client_session.py": "MCP over stdio, MCP over HTTP",
     "cli/call.py": "wieldy call",
-    "cli/headless.py": "wieldy -p, stream-json",
+    "cli/run.py": "wieldy -p, stream-json",
     "faces/batch/attempt.py": "wieldy batch",
 }
 # Adapters that make no call of their own.

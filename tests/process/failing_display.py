@@ -12,7 +12,7 @@ from typing import Any
 
 from wieldy import Session, ToolResult, tool
 from wieldy.cli import report_errors
-from wieldy.cli.chat import run_chat
+from wieldy.cli.run import run_chat
 from wieldy.core.console import flush_streams
 from wieldy.core.tool_decorator import FunctionTool
 from wieldy.faces.terminal.app import InlineSession

@@ -104,7 +104,9 @@ def test_a_worker_killed_from_outside_costs_no_task(batch):
     batch.write_tasks(12, model=batch.noting_script(3, pause=0.1), check="true")
     process = batch.start("--workers", "6", "--processes", "2")
     wait_until(lambda: len(batch.notes()) >= 6)
-    workers = [each for each in psutil.Process(process.pid).children() if "wieldy.faces.batch.worker" in each.cmdline()]
+    workers = [
+        each for each in psutil.Process(process.pid).children() if "wieldy.faces.batch.workers" in each.cmdline()
+    ]
     os.kill(workers[0].pid, signal.SIGKILL)
     assert process.wait(timeout=60) == 0
     process.communicate()

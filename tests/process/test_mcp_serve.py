@@ -361,7 +361,7 @@ def test_a_signal_that_whoever_started_the_server_ignores_stays_ignored(project:
 
 
 def test_the_sdk_is_loaded_when_serving_begins_and_not_before(wieldy: Any):
-    code = "import sys, wieldy.cli.mcp_serve as s; s.create_parser()"
+    code = "import sys, wieldy.cli.mcp as s; s.create_parser()"
     loaded = subprocess.run(
         [sys.executable, "-c", f"{code}; print(*sys.modules)"], capture_output=True, text=True, check=True
     )

@@ -58,7 +58,7 @@ def test_our_own_python_is_started_in_one_place():
     """Started otherwise it could import modules from a project, with our environment. The others only name its path."""
     others = {
         "cli/doctor.py",
-        "faces/terminal/demo/show.py",
+        "faces/terminal/demo/__init__.py",
         "files/search/ripgrep.py",
         "shell/diagnostics/checkers.py",
     }
@@ -130,7 +130,7 @@ def test_text_that_a_project_supplies_is_read_by_one_reader():
 def test_programs_that_we_run_are_found_in_one_place():
     """Found otherwise, one that a project has put on PATH would run. The others look, and run nothing of what they find."""
     others = {
-        "faces/terminal/demo/show.py",
+        "faces/terminal/demo/__init__.py",
         "policy/hooks/lint.py",
         "files/search/ripgrep.py",
         "shell/running/neutral_python.py",

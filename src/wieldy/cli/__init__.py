@@ -88,7 +88,7 @@ def _dispatch(argv: list[str]) -> int:
         code: int = import_module(f"wieldy.cli.{COMMANDS[name][0]}").main(name, argv[1:])
         return code
     if _is_headless(argv):
-        from wieldy.cli.headless import main
+        from wieldy.cli.run import main
 
         return main("-p", argv)
     if command := _misspelled_command(name):
@@ -96,9 +96,9 @@ def _dispatch(argv: list[str]) -> int:
             f"no such command: {name}. Did you mean `{command}`? To send it as a prompt: wieldy -- {name}"
         )
         return USAGE_ERROR
-    from wieldy.cli.chat import main as chat
+    from wieldy.cli.run import chat_main
 
-    return chat("", argv)
+    return chat_main("", argv)
 
 
 def _misspelled_command(word: str) -> str | None:

@@ -7,9 +7,14 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from wieldy.core import console
+from wieldy.core.console import print_error
+from wieldy.core.events import Event, Notice
+
+if TYPE_CHECKING:
+    from wieldy.engine.toolbox import Toolbox
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -189,3 +194,21 @@ def add_ignored(parser: argparse.ArgumentParser) -> None:
     for option, values in IGNORED_OPTIONS.items():
         nargs = values if isinstance(values, str) else None if values == 1 else 0
         parser.add_argument(option, action=_Ignore, nargs=nargs, help=argparse.SUPPRESS)
+
+
+def print_settings_problems(box: Toolbox) -> None:
+    """Print what is wrong with the settings on stderr: every command does, since a rule may be missing by it."""
+    for problem in (*box.settings.errors, *box.settings.warnings):
+        print_error(problem)
+
+
+def with_notices(box: Toolbox) -> Toolbox:
+    """Print the problems of its settings and the notices of a toolbox; call it before the toolbox is entered."""
+    print_settings_problems(box)
+    box.subscribe(_print_notice)
+    return box
+
+
+def _print_notice(event: Event) -> None:
+    if isinstance(event, Notice) and not event.data:
+        print_error(event.text)

@@ -147,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _duration(text: str) -> float:
-    from wieldy.faces.batch.durations import parse_duration
+    from wieldy.faces.batch.tasks import parse_duration
 
     try:
         return parse_duration(text)
@@ -191,9 +191,8 @@ def _shard(text: str) -> Shard:
 
 def _run(options: argparse.Namespace) -> int:
     from wieldy.faces.batch.driver import check_models, describe_run, make_plan, work_folder
-    from wieldy.faces.batch.identity import digest
     from wieldy.faces.batch.remote import is_url, local_path, open_location
-    from wieldy.faces.batch.tasks import TaskFileError, read_tasks
+    from wieldy.faces.batch.tasks import TaskFileError, digest, read_tasks
 
     file = read_tasks(options.tasks, _defaults(options))
     for warning in file.warnings:
@@ -357,8 +356,8 @@ def _processes(options: argparse.Namespace) -> int:
 
 
 def _engine(options: argparse.Namespace, work: Path, store: ResultStore) -> Any:
-    from wieldy.faces.batch.engine import LocalEngine
     from wieldy.faces.batch.rates import RateLimiter
+    from wieldy.faces.batch.workers import LocalEngine
 
     name, _, address = options.engine.partition(":")
     if name == "ray":
@@ -401,20 +400,20 @@ async def _write_states(driver: Driver, store: ResultStore) -> None:
 
 
 def _draw(state: dict[str, Any]) -> None:
-    from wieldy.faces.batch.progress import progress_line
+    from wieldy.faces.batch.report import progress_line
 
     line = progress_line(state, width=shutil.get_terminal_size().columns - 1)
     console.write_error(console.CARRIAGE_RETURN, console.ERASE_TO_LINE_END, line, end="")
 
 
 def _print_line(state: dict[str, Any]) -> None:
-    from wieldy.faces.batch.progress import progress_line
+    from wieldy.faces.batch.report import progress_line
 
     console.write_error(progress_line(state, bar=False))
 
 
 def _print_summary(driver: Driver, store: ResultStore, code: int) -> int:
-    from wieldy.faces.batch.progress import ERRORS_SHOWN
+    from wieldy.faces.batch.report import ERRORS_SHOWN
 
     state = driver.state
     _print_line(state.as_dict())
@@ -471,8 +470,8 @@ def _interrupts() -> Iterator[Interrupts]:
 
 
 def _watch(argv: list[str]) -> int:
-    from wieldy.faces.batch.progress import current_states, merge_states
     from wieldy.faces.batch.remote import find_run, is_url
+    from wieldy.faces.batch.report import current_states, merge_states
 
     example = "examples:\n  wieldy batch watch runs/first\n  wieldy batch watch s3://bucket/run"
     about = "Follow a run until it is over. It may run on another machine."

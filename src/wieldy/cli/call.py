@@ -9,8 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from wieldy.cli.arguments import add_mode, add_root, command_parser
-from wieldy.cli.output import with_notices
+from wieldy.cli.arguments import add_mode, add_root, command_parser, with_notices
 from wieldy.core.console import write, write_error, write_json
 from wieldy.core.events import Event, ToolProgress
 from wieldy.core.json_values import to_json
@@ -18,7 +17,7 @@ from wieldy.core.outcome import Done, ToolResult
 from wieldy.core.tool import Tool
 from wieldy.engine.toolbox import Toolbox
 from wieldy.engine.workspace_services import HostServices
-from wieldy.faces.terminal.tool_input import format_result, parse_input
+from wieldy.faces.terminal.calls import format_result, parse_input
 
 EXAMPLES = """examples:
   wieldy call Grep pattern=TODO glob='*.py' output_mode=content -n=true

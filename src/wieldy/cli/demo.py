@@ -15,6 +15,6 @@ def main(command: str, argv: list[str]) -> int:
         "example:\n  wieldy demo",
     )
     parser.parse_args(argv)
-    from wieldy.faces.terminal.demo.show import show
+    from wieldy.faces.terminal.demo import show
 
     return asyncio.run(show())

@@ -33,7 +33,7 @@ def main(command: str, argv: list[str]) -> int:
     if not argv or (argv[0] not in SUBCOMMANDS and argv[0] not in ("-h", "--help")):
         argv = ["list", *argv]
     if argv[0] == "resume" and argv[1:2] not in ([], ["-h"], ["--help"]):
-        from wieldy.cli.headless import main as headless
+        from wieldy.cli.run import main as headless
 
         return headless("-p", ["-p", "--resume", *argv[1:]])
     options = _parser().parse_args(argv)

@@ -6,8 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.arguments import add_root, command_parser
-from wieldy.cli.output import print_settings_problems
+from wieldy.cli.arguments import add_root, command_parser, print_settings_problems
 from wieldy.core.catalog import ToolAvailability
 from wieldy.core.console import print_error, write, write_json
 from wieldy.core.errors import ToolFailure

@@ -6,8 +6,7 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING
 
-from wieldy.cli.arguments import command_parser, count, folder
-from wieldy.cli.output import with_notices
+from wieldy.cli.arguments import command_parser, count, folder, with_notices
 from wieldy.core.console import write, write_error, write_json
 from wieldy.engine.toolbox import Toolbox
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 import time
 from collections import Counter
@@ -32,12 +33,10 @@ from wieldy.core.events import (
 from wieldy.core.state_dirs import open_private
 from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.core.truncate import truncate
-from wieldy.faces.batch.clock import WorkClock
-from wieldy.faces.batch.commands import CommandRunner
-from wieldy.faces.batch.endings import Verdict, judge, needs_check
+from wieldy.core.workspace import Workspace
 from wieldy.faces.batch.isolation import Isolation, SourceCache, WorkingCopy, make_copy
-from wieldy.faces.batch.rates import GatedProvider, RateGate, rate_key
-from wieldy.faces.batch.results import MAX_TEXT_CHARS, AttemptResult, TaskCheck
+from wieldy.faces.batch.rates import GatedProvider, RateGate, WorkClock, rate_key
+from wieldy.faces.batch.results import MAX_TEXT_CHARS, AttemptResult, TaskCheck, Verdict, judge, needs_check
 from wieldy.faces.batch.store import PATCH_NAME, RESULT_NAME, write_durably
 from wieldy.faces.batch.tasks import Task
 from wieldy.files.working_copies.files import IsolationError, remove_tree
@@ -45,7 +44,49 @@ from wieldy.files.working_copies.git import SourceError, without_location
 from wieldy.files.working_copies.patches import PatchRecorder, write_patch
 from wieldy.models.catalog import find_model
 from wieldy.models.registry import pick
+from wieldy.shell.running.session import ShellSession
+from wieldy.shell.running.shell import collect_result, stop_and_collect
 from wieldy.tools import MODULES
+
+
+class CommandRunner:
+    """Runs commands in bash. Everything they start ends with them, and with this process, whatever kills it."""
+
+    def __init__(self, folder: Path) -> None:
+        # Unlike the commands of a model, these get the whole environment, but for what leads git out of the copy.
+        settings = {"bash": {"keepEnv": list(os.environ)}}
+        env = without_location(os.environ)
+        self._shells = ShellSession(Workspace(folder, session_dir=folder, settings=settings, env=env))
+
+    async def run(self, command: str, *, cwd: str, env: Mapping[str, str], seconds: float, log: Path) -> TaskCheck:
+        """Run a command to its end, or to the end of its time; all of its output goes to `log`."""
+        shell = self._shells.start(command, cwd=cwd, extra_env=env, keeps_directory=True)
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.shield(shell.exit)
+        except TimeoutError:
+            result = await stop_and_collect(shell, "timed out")
+        except asyncio.CancelledError:
+            await asyncio.shield(stop_and_collect(shell, "interrupted"))
+            raise
+        else:
+            result = await collect_result(shell)
+            if result.leftovers:
+                await shell.terminate()
+                await shell.close()
+        await in_thread(_write_log, log, result.text, result.path)
+        return TaskCheck(result.code, round(result.seconds, 3), timed_out=result.reason == "timed out")
+
+    async def aclose(self) -> None:
+        await self._shells.aclose()
+
+
+def _write_log(log: Path, text: str, path: str | None) -> None:
+    if path is not None and Path(path).exists():
+        shutil.move(path, log)
+    else:
+        log.write_text(text, encoding="utf-8", errors="replace")
+
 
 SETUP_LOG = "setup.log"
 CHECK_LOG = "check.log"

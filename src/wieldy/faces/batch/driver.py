@@ -16,14 +16,11 @@ from msgspec import Struct
 
 from wieldy.core.errors import WieldyError
 from wieldy.faces.batch.attempt import AttemptProgress, Job
-from wieldy.faces.batch.endings import HOPELESS, RETRIED
-from wieldy.faces.batch.engine import Engine
-from wieldy.faces.batch.identity import Fingerprints, attempt_identity, digest
-from wieldy.faces.batch.isolation import Isolation
-from wieldy.faces.batch.processes import WorkerLost
-from wieldy.faces.batch.results import FAILED, FINAL, AttemptResult
+from wieldy.faces.batch.isolation import Fingerprints, Isolation, attempt_identity
+from wieldy.faces.batch.results import FAILED, FINAL, HOPELESS, RETRIED, AttemptResult
 from wieldy.faces.batch.store import ResultStore, Shard, latest_results
-from wieldy.faces.batch.tasks import Task, TaskFileError, shard
+from wieldy.faces.batch.tasks import Task, TaskFileError, digest, shard
+from wieldy.faces.batch.workers import Engine, WorkerLost
 from wieldy.files.working_copies.git import SourceError
 from wieldy.models.registry import pick
 

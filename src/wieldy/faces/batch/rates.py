@@ -11,16 +11,61 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from hashlib import blake2b
 from typing import Protocol
 
 from msgspec import Struct
 
 from wieldy.core.provider import Delta, Provider, ProviderFailure, Request
-from wieldy.faces.batch.clock import WorkClock
 from wieldy.models.catalog import PROVIDERS, with_provider
+
+
+class WorkClock:
+    """Measures an attempt on two clocks. Waits may overlap; each moment is counted once."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._started = now()
+        self._waited = 0.0
+        self._waits = 0
+        self._wait_started = 0.0
+
+    @property
+    def wall(self) -> float:
+        return self._now() - self._started
+
+    @property
+    def waited(self) -> float:
+        return self._waited + (self._now() - self._wait_started if self._waits else 0.0)
+
+    @property
+    def working(self) -> float:
+        return self.wall - self.waited
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._waits > 0
+
+    def begin_wait(self) -> None:
+        if self._waits == 0:
+            self._wait_started = self._now()
+        self._waits += 1
+
+    def end_wait(self) -> None:
+        self._waits -= 1
+        if self._waits == 0:
+            self._waited += self._now() - self._wait_started
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        self.begin_wait()
+        try:
+            yield
+        finally:
+            self.end_wait()
+
 
 WINDOW_SECONDS = 60.0
 MIN_RATE = 0.05  # requests a second

@@ -28,10 +28,10 @@ from wieldy.core.errors import WieldyError
 from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.threads import in_thread
 from wieldy.faces.batch.attempt import AttemptProgress, Job, Report
-from wieldy.faces.batch.identity import digest
-from wieldy.faces.batch.processes import WorkerLost
 from wieldy.faces.batch.rates import RateLimiter, RateReport
 from wieldy.faces.batch.results import AttemptResult
+from wieldy.faces.batch.tasks import digest
+from wieldy.faces.batch.workers import WorkerLost
 from wieldy.models.catalog import model_environment
 
 PROGRESS_SECONDS = 1.0
@@ -254,7 +254,7 @@ class ClusterWorker:
     """A worker on a node of the cluster: many attempts on one event loop."""
 
     def __init__(self, gate: str, work: str, token: str, env: Mapping[str, str]) -> None:
-        from wieldy.faces.batch.worker import AttemptRunner
+        from wieldy.faces.batch.workers import AttemptRunner
 
         os.environ.update(env)
         base = Path(work) if work else Path(tempfile.gettempdir()) / f"wieldy-batch-{os.getuid()}"

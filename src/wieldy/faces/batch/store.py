@@ -31,8 +31,8 @@ from wieldy.agent.payloads import fsync_folder
 from wieldy.core.errors import WieldyError
 from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.threads import in_thread, in_thread_uncancellable
-from wieldy.faces.batch.identity import digest
 from wieldy.faces.batch.results import AttemptResult
+from wieldy.faces.batch.tasks import digest
 
 RUN_NAME = "run.json"
 RESULT_NAME = "result.json"

@@ -1,4 +1,4 @@
-"""The host of a session: the program at the other end of stream-json, which answers questions and runs hooks and MCP servers."""
+"""The host of a session: the program at the other end of stream-json. It answers questions, runs hooks and MCP servers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import uuid4
 
 from msgspec.structs import replace
 
+from wieldy.agent.run_totals import encode_line
 from wieldy.core.decision import Answer, Behavior, Question
+from wieldy.core.errors import WieldyError
 from wieldy.core.threads import in_thread
 from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.core.user_questions import UserAnswer, UserQuestion
-from wieldy.faces.headless.control_channel import ControlChannel, ControlFailure, Fields
 from wieldy.policy.hooks.config import Hook, OnError, python_hook
 from wieldy.policy.hooks.events import HOOK_EVENTS
 from wieldy.tools.subagents.definitions import AgentType
@@ -23,6 +25,72 @@ from wieldy.tools.subagents.definitions import AgentType
 if TYPE_CHECKING:
     from wieldy.agent.session import Session
     from wieldy.policy.permissions.rules import Rule
+
+Fields: TypeAlias = Mapping[str, Any]
+
+HOST_GONE = "the program that started wieldy has closed its side"
+
+
+class ControlFailure(WieldyError):
+    """A control request was refused, or cannot be answered any more."""
+
+
+class ControlChannel:
+    """Sends requests to the host, matches its responses, and writes responses to the host's own requests."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+        self._waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._closed = False
+
+    async def request(self, subtype: str, **fields: Any) -> dict[str, Any]:
+        """Send a request and return its response; when cancelled, tell the host. Raises `ControlFailure`."""
+        if self._closed:
+            raise ControlFailure(HOST_GONE)
+        id = str(uuid4())
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[id] = future
+        try:
+            self.write({"type": "control_request", "request_id": id, "request": {"subtype": subtype, **fields}})
+            return await future
+        except asyncio.CancelledError:
+            if not self._closed:
+                self.write({"type": "control_cancel_request", "request_id": id})
+            raise
+        finally:
+            del self._waiting[id]
+
+    def receive(self, response: Fields) -> None:
+        """Take a response; one to an unknown request is ignored."""
+        future = self._waiting.get(str(response.get("request_id")))
+        if future is None or future.done():
+            return
+        if response.get("subtype") == "success":
+            answer = response.get("response")
+            future.set_result(dict(answer) if isinstance(answer, Mapping) else {})
+        else:
+            future.set_exception(ControlFailure(str(response.get("error") or "the host gave no reason")))
+
+    def respond(self, request_id: Any, response: Fields) -> None:
+        self._respond({"subtype": "success", "request_id": request_id, "response": dict(response)})
+
+    def respond_error(self, request_id: Any, error: str) -> None:
+        self._respond({"subtype": "error", "request_id": request_id, "error": error})
+
+    def write(self, message: Fields) -> None:
+        """Write one line."""
+        self._write(encode_line(message))
+
+    def close(self) -> None:
+        """Fail every request that still waits: there will be no more responses."""
+        self._closed = True
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(ControlFailure(HOST_GONE))
+
+    def _respond(self, response: Fields) -> None:
+        self.write({"type": "control_response", "response": response})
+
 
 QUESTION_TOOL = "AskUserQuestion"  # what hosts know AskUser as
 MAX_HEADER_CHARS = 12
@@ -286,3 +354,44 @@ def rule_text(rule: Any) -> str:
         raise ControlFailure("a rule in updatedPermissions has no toolName")
     content = rule.get("ruleContent")
     return f"{rule['toolName']}({content})" if content else rule["toolName"]
+
+
+class PermissionTool:
+    """Asks a tool, which answers with a JSON object like that of `can_use_tool`. Any failure is a no."""
+
+    def __init__(self, name: str, host: ControlHost) -> None:
+        self._name = name
+        self._host = host
+        self._session: Session | None = None
+
+    def attach(self, session: Session) -> None:
+        """Follow the session whose questions it answers."""
+        self._session = session
+        self._host.attach(session)
+
+    async def ask(self, question: Question) -> Answer:
+        plan = question.plan
+        try:
+            reply = await self._call({"tool_name": plan.tool.name, "input": plan.input, "tool_use_id": plan.call.id})
+            return await self._host.interpret(reply, question)
+        except WieldyError as failure:
+            return Answer(False, f"nobody could be asked: {failure}")
+
+    async def _call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        from wieldy.mcp.tools import ServerTool
+
+        assert self._session is not None
+        box = self._session.box
+        await box.workspace.services.mcp_servers.wait_for_tool(self._name)
+        tool = box.catalog.find(self._name)
+        if tool is None or not isinstance(tool := tool.unwrapped, ServerTool):
+            raise ControlFailure(f"there is no tool {self._name} of an MCP server")
+        result = await tool.call(arguments)
+        texts = [part.text for part in result.content if part.type == "text"]
+        try:
+            reply = json.loads("\n".join(texts))
+        except ValueError:
+            reply = None
+        if not isinstance(reply, dict):
+            raise ControlFailure(f"{self._name} did not answer with a JSON object")
+        return reply

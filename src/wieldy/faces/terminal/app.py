@@ -13,6 +13,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 from prompt_toolkit.application import Application
@@ -41,7 +42,7 @@ from wieldy.faces.terminal.blocks import INDENT, Block, separated_rows
 from wieldy.faces.terminal.chat import Chat
 from wieldy.faces.terminal.completion import create_completer
 from wieldy.faces.terminal.input import BurstDetector, InputBox, known_keys, open_history
-from wieldy.faces.terminal.inquiry import (
+from wieldy.faces.terminal.questions import (
     Choice,
     Inquiry,
     permission_answer,
@@ -49,9 +50,7 @@ from wieldy.faces.terminal.inquiry import (
     user_answer,
     user_inquiry,
 )
-from wieldy.faces.terminal.keyboard import key_protocol
-from wieldy.faces.terminal.preload import preload
-from wieldy.faces.terminal.screen import Caret, Screen, rewraps_on_resize
+from wieldy.faces.terminal.screen import Caret, Screen, key_protocol, rewraps_on_resize
 from wieldy.faces.terminal.status import status_row
 from wieldy.faces.terminal.text import Row, TextSpan, clip_row, row_width, to_line
 
@@ -214,7 +213,7 @@ class InlineSession:
         return None if reply is None else int(reply[0].value)
 
     async def page(self, text: str) -> None:
-        from wieldy.faces.terminal.pager import show_in_pager
+        from wieldy.faces.terminal.desktop import show_in_pager
 
         async with in_terminal():
             await show_in_pager(text)
@@ -612,3 +611,30 @@ def fit_narrow(rows: list[Row], lines: int) -> list[Row]:
             hidden = position + 2
             return [(TextSpan(f"… {hidden} lines above", "dim"),), *rows[hidden:]] if hidden < len(rows) else rows[-1:]
     return rows
+
+
+# Behind the commands, and behind the tools that nearly every session uses.
+PRELOADED = (
+    "wieldy.faces.terminal.commands",
+    "wieldy.faces.terminal.blocks",
+    "wieldy.files.apply_edit",
+    "wieldy.files.reading.read_file",
+    "wieldy.files.search.grep",
+    "wieldy.shell.running.session",
+)
+
+
+def preload() -> None:
+    """Load Markdown, commands, tools, schemas and the analysis of shell commands. Meant for a thread."""
+    from wieldy.core.schema.check import SchemaValidator
+    from wieldy.faces.terminal.markdown import render_markdown
+    from wieldy.shell.effects.analysis import classify
+    from wieldy.tools import builtin_loaders
+
+    render_markdown("text", 80)
+    classify("true")
+    SchemaValidator({}).problems({})
+    for load in builtin_loaders().values():
+        load()
+    for name in PRELOADED:
+        import_module(name)

@@ -1,20 +1,24 @@
-"""One tool call for a person: what it is about from its first characters on, how far it is, and its result in short."""
+"""One tool call for a person: its subject while it is being written, its progress, its result in short; and calls by hand."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
 from wieldy.core.decision import Answer
+from wieldy.core.errors import WieldyError
 from wieldy.core.logs import log
-from wieldy.core.outcome import Image, Interrupted, Refused, ToolResult
+from wieldy.core.outcome import Done, Image, Interrupted, Refused, ToolResult
+from wieldy.core.person_text import without_reminders
 from wieldy.core.tool import Tool
 from wieldy.core.tool_decorator import FunctionTool
+from wieldy.engine.pipeline import nearest
 from wieldy.faces.terminal.text import make_printable, to_line
 
 CallState: TypeAlias = Literal["writing", "waiting", "asking", "running", "done", "failed", "refused", "interrupted"]
@@ -349,3 +353,67 @@ def plural(count: int, noun: str) -> str:
     if count == 1:
         return f"1 {noun}"
     return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
+
+
+class InvalidToolInput(WieldyError):
+    """The words are no input for the tool; the message is one line."""
+
+
+def split_words(line: str) -> list[str]:
+    """Split a typed line: JSON and `command=…` stay whole, fields are split as a shell does."""
+    if line.startswith(("{", "command=")):
+        return [line]
+    try:
+        return shlex.split(line)
+    except ValueError:
+        raise InvalidToolInput("a quotation mark is not closed") from None
+
+
+def parse_input(words: list[str], tool: Tool | None) -> Mapping[str, Any] | str:
+    """Build a tool's input from one JSON object or `key=value` words. Raises `InvalidToolInput`."""
+    if len(words) == 1 and words[0].lstrip().startswith("{"):
+        return words[0]
+    properties = tool.schema.get("properties", {}) if tool else {}
+    names = [*properties, *(tool.parameters.aliases if tool else ())]
+    fields: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise InvalidToolInput(f"`{word}` is not key=value; fields of this tool: {', '.join(properties) or 'none'}")
+        if properties and key not in names and (near := nearest(key, names, most=1)):
+            raise InvalidToolInput(f"{tool.name if tool else ''} takes no `{key}`; did you mean `{near[0]}`?")
+        fields[key] = _parse_value(value, properties.get(key, {}))
+    return fields
+
+
+def _parse_value(text: str, schema: Any) -> Any:
+    """Keep text where the schema accepts text; elsewhere parse JSON if possible."""
+    if not isinstance(schema, dict) or _accepts_text(schema):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _accepts_text(schema: Mapping[str, Any]) -> bool:
+    kind = schema.get("type")
+    if kind is None and "anyOf" in schema:
+        return any(_accepts_text(option) for option in schema["anyOf"])
+    return kind is None or kind == "string" or (isinstance(kind, list) and "string" in kind)
+
+
+def format_result(result: ToolResult) -> str:
+    """Return a result as text for a person: whole, images by their size."""
+    outcome = result.outcome
+    if not isinstance(outcome, Done):
+        text = result.person_text
+        is_named = not isinstance(outcome, Refused) or text.startswith(result.name)
+        return text if is_named else f"{result.name}: {text}"
+    text = "\n".join(
+        f"[{block.media_type}, {len(block.data) * 3 // 4:,} bytes; --json prints it]"
+        if isinstance(block, Image)
+        else without_reminders(block.text)
+        for block in outcome.content
+    )
+    return text if text.strip() else result.text

@@ -1,13 +1,16 @@
-"""One interactive session, whatever draws it: runs prompts, queues what comes meanwhile, passes questions on, stops."""
+"""One interactive session, whatever draws it: its start, prompts and their images, the queue, questions, stopping."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote
 
 from wieldy.agent.session import Session
 from wieldy.core.decision import Answer, Question
@@ -16,20 +19,23 @@ from wieldy.core.events import Event, RunEnded, Steered
 from wieldy.core.logs import log
 from wieldy.core.outcome import Image
 from wieldy.core.state_dirs import state_home
+from wieldy.core.threads import in_thread
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.engine.workspace_services import HostServices
-from wieldy.faces.terminal.blocks import Block, LineBlock
+from wieldy.faces.terminal.blocks import Block, LineBlock, SpansBlock
 from wieldy.faces.terminal.calls import plural
-from wieldy.faces.terminal.notifications import TurnNotifier
+from wieldy.faces.terminal.desktop import TurnNotifier
 from wieldy.faces.terminal.status import Status, StatusCommand
+from wieldy.faces.terminal.text import Row, TextSpan
 from wieldy.faces.terminal.view_model import ViewModel
-from wieldy.models.registry import NO_MODEL as UNSET
+from wieldy.models.registry import NO_MODEL
 
 if TYPE_CHECKING:
     from wieldy.agent.prompts import Prompt
+    from wieldy.agent.session import Session
     from wieldy.core.outcome import ToolResult
 
-NO_MODEL = "There is no model to talk to; /model NAME sets one. /call and ! still run tools."
+NO_MODEL_NOTE = "There is no model to talk to; /model NAME sets one. /call and ! still run tools."
 NAMED_PROMPT_SECONDS = 30.0
 MODES_FOR_MODELS = ("plan", "dontAsk")
 MODE_CYCLE = ("default", "acceptEdits", "plan")
@@ -94,7 +100,6 @@ class Chat:
     async def __aenter__(self) -> Chat:
         await self.session.__aenter__()
         self.session.box.subscribe(self._on_event)
-        from wieldy.faces.terminal.start_screen import make_offers
 
         self._greet()
         self._start(self._find_named_prompts())
@@ -212,10 +217,9 @@ class Chat:
         await self._run_ended.wait()
 
     def _say_no_model(self) -> None:
-        from wieldy.faces.terminal.start_screen import OTHER_MODEL, model_problem
 
         problem = model_problem(self.session)
-        self.say(NO_MODEL if problem == UNSET else f"{problem}. {OTHER_MODEL}")
+        self.say(NO_MODEL_NOTE if problem == NO_MODEL else f"{problem}. {OTHER_MODEL}")
 
     def tell_model(self, text: str) -> None:
         """Tell the model something with the next prompt."""
@@ -253,7 +257,7 @@ class Chat:
 
     def show_conversation(self, note: str) -> None:
         """Show the conversation again, above a line that says why."""
-        from wieldy.faces.terminal.replay import conversation_blocks
+        from wieldy.faces.terminal.view_model import conversation_blocks
 
         self.show(*conversation_blocks(self.session.messages, self.view.format, self.session.conversation.errors))
         self.say(note, "dim")
@@ -263,7 +267,7 @@ class Chat:
         self._start(self._paste_image(insert))
 
     async def _paste_image(self, insert: Callable[[str], None]) -> None:
-        from wieldy.faces.terminal.clipboard import paste_image
+        from wieldy.faces.terminal.desktop import paste_image
 
         workspace = self.session.box.workspace
         image = await paste_image(state_home(workspace.env) / "images", workspace.env)
@@ -368,7 +372,6 @@ class Chat:
         return answer
 
     def _greet(self) -> None:
-        from wieldy.faces.terminal.start_screen import start_blocks
 
         self.show(*start_blocks(self.session))
         if self.session.messages:
@@ -387,7 +390,6 @@ class Chat:
 
     async def _prompt_content(self, prompt: str) -> Prompt:
         """The prompt with the images that it names, and with what the person did since the last one."""
-        from wieldy.faces.terminal.attachments import image_paths
 
         blocks: list[dict[str, Any]] = [{"type": "text", "text": prompt}]
         for path in image_paths(prompt, self.session.box.workspace.cwd):
@@ -438,3 +440,129 @@ class _NoSurface:
 
     def exit(self) -> None:
         return
+
+
+HINTS = "/help lists the commands · @ names a file · ! runs a command"
+SET_UP_MODEL = """There is no model to talk to. /call and ! still run tools. To set one up:
+  a key           ANTHROPIC_API_KEY=… wieldy       or OPENAI_API_KEY, …
+  a local server  WIELDY_MODEL=ollama/NAME wieldy  or --base-url URL
+  neither         wieldy demo                      a recorded session"""
+OTHER_MODEL = "/model NAME chooses another model. /call and ! still run tools."
+YES_NO = ("yes", "no")
+
+
+def start_blocks(session: Session) -> list[Block]:
+    """Version, model, folder, mode, sandbox and three hints; then what is wrong or waits for the person."""
+    from wieldy import __version__
+
+    box = session.box
+    rows: list[Row] = [
+        (TextSpan("wieldy", "bold"), TextSpan(f" {__version__}", "dim")),
+        _row("model", _describe_model(session)),
+        _row("folder", _shorten_home(str(box.workspace.root))),
+        _row("mode", box.policy.mode),
+        _row("sandbox", _describe_sandbox(session)),
+    ]
+    blocks: list[Block] = [SpansBlock(tuple(rows)), LineBlock(HINTS, "dim")]
+    settings = box.settings
+    blocks += [LineBlock(str(problem), "red") for problem in (*settings.errors, *settings.warnings, *box.hook_problems)]
+    if (problem := model_problem(session)) == NO_MODEL:
+        blocks.append(LineBlock(SET_UP_MODEL, gap=True))
+    elif problem:
+        blocks += [LineBlock(f"The model cannot be used: {problem}", "red", gap=True), LineBlock(OTHER_MODEL)]
+    return blocks
+
+
+def _row(name: str, text: str) -> Row:
+    return (TextSpan(f"  {name:<8} ", "dim"), TextSpan(text))
+
+
+def _describe_model(session: Session) -> str:
+    if problem := model_problem(session):
+        return "none" if problem == NO_MODEL else f"{session.model_name}, which cannot be used"
+    default = session.default_model
+    return f"{default.name} ({default.variable} is set)" if default is not None else session.model_name
+
+
+def model_problem(session: Session) -> str:
+    """Why there is no model to talk to; empty where there is one."""
+    try:
+        _ = session.provider
+    except SessionError as error:
+        return str(error)
+    return ""
+
+
+def _describe_sandbox(session: Session) -> str:
+    setting = session.box.workspace.setting
+    if setting("sandbox.enabled") is not True:
+        return "off: commands ask first"
+    return "on: commands in it need no question" if setting("sandbox.autoAllow") else "on"
+
+
+def _shorten_home(path: str) -> str:
+    home = os.path.expanduser("~")
+    return f"~{path[len(home) :]}" if path == home or path.startswith(home + os.sep) else path
+
+
+async def make_offers(chat: Chat) -> None:
+    """Offer what the person has not decided yet: Claude Code's settings, the sandbox. A choice is kept."""
+    try:
+        await _offer_claude_settings(chat)
+        await _offer_sandbox(chat)
+    except (WieldyError, OSError) as error:
+        chat.say(str(error), "red")
+
+
+async def _offer_claude_settings(chat: Chat) -> None:
+    from wieldy.policy.settings.claude_offer import claude_offer, store_claude_choice
+
+    settings = chat.session.box.settings
+    offer = claude_offer(settings)
+    if offer is None:
+        return
+    choice = await chat.surface.choose(offer.question, offer.lines, YES_NO)
+    if choice is not None:
+        file = await in_thread(store_claude_choice, str(settings.root), choice == 0, chat.session.box.workspace.env)
+        await chat.session.box.reload()
+        waiting = "; `wieldy permissions trust` lists what waits for your consent" if choice == 0 else ""
+        chat.say(f"kept in {_shorten_home(str(file))}{waiting}", "dim")
+
+
+async def _offer_sandbox(chat: Chat) -> None:
+    from wieldy.policy.settings.sandbox_offer import sandbox_offer, store_sandbox_choice
+
+    box = chat.session.box
+    offer = await sandbox_offer(box.settings, box.workspace)
+    if offer is None:
+        return
+    choice = await chat.surface.choose(offer.question, offer.lines, YES_NO)
+    if choice is not None:
+        file = await in_thread(store_sandbox_choice, choice == 0, box.workspace.env)
+        await box.reload()
+        now = "commands run in the sandbox without asking" if choice == 0 else "commands ask first"
+        chat.say(f"{now}; kept in {_shorten_home(str(file))}", "dim")
+
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+MAX_IMAGES = 10
+# A path as terminals paste a dropped file: quoted, with escaped blanks, or as a URL; and `@path` as it is completed.
+_PROMPT_PATH = re.compile(r"""'([^'\n]+)'|"([^"\n]+)"|((?:\\.|[^\s'"\\])+)""")
+
+
+def image_paths(prompt: str, folder: str) -> list[str]:
+    """The images of existing files that a prompt names, as absolute paths, each once."""
+    if not any(suffix in prompt.lower() for suffix in IMAGE_SUFFIXES):
+        return []
+    paths: dict[str, None] = {}
+    for match in _PROMPT_PATH.finditer(prompt):
+        text = match[1] or match[2] or re.sub(r"\\(.)", r"\1", match[3] or "")
+        text = text.removeprefix("@").strip("'\"").rstrip(",;:)?!.")
+        if text.startswith("file://"):
+            text = unquote(text.removeprefix("file://"))
+        if not text.lower().endswith(IMAGE_SUFFIXES):
+            continue
+        path = os.path.join(folder, os.path.expanduser(text))
+        if os.path.isfile(path):
+            paths.setdefault(os.path.normpath(path))
+    return list(paths)[:MAX_IMAGES]

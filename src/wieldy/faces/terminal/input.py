@@ -1,4 +1,8 @@
-"""The input box: an editing buffer of prompt_toolkit, drawn by grapheme, with folded pastes, bursts of keys and its history."""
+"""The input box: an editing buffer of prompt_toolkit, drawn by grapheme, with folded pastes, bursts of keys and its history.
+
+Some keys, such as Shift-Enter, are reported only when asked for, in kitty's form (`CSI code ; modifiers u`) or that of xterm's
+modifyOtherKeys (`CSI 27 ; modifiers ; code ~`). kitty's also changes how Esc and Ctrl-C arrive, so every modified key is known.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,120 @@ import asyncio
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias, cast
 
 from prompt_toolkit.buffer import Buffer, CompletionState
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.search import SearchState
 
 from wieldy.core.state_dirs import make_private_folder, state_home
 from wieldy.faces.terminal.blocks import INDENT, PROMPT_MARK
-from wieldy.faces.terminal.keyboard import learn_key_reports
 from wieldy.faces.terminal.screen import Caret
 from wieldy.faces.terminal.text import Row, TextSpan, clip_row, display_width, graphemes, make_printable, to_line
+
+KeyName: TypeAlias = Keys | str
+
+SHIFT, ALT, CTRL = 1, 2, 4
+LOCKS = (0, 64, 128, 192)  # Caps Lock and Num Lock, which kitty reports for keys that are no text
+ENTER, TAB, ESCAPE, SPACE, BACKSPACE = 13, 9, 27, 32, 127
+_KEYPAD: Mapping[int, KeyName] = {
+    **{57399 + digit: str(digit) for digit in range(10)},
+    **dict(enumerate(".", 57409)),
+    **dict(enumerate("/*-+", 57410)),
+    57414: Keys.ControlM,
+    57415: "=",
+    57416: ",",
+    57417: Keys.Left,
+    57418: Keys.Right,
+    57419: Keys.Up,
+    57420: Keys.Down,
+    57421: Keys.PageUp,
+    57422: Keys.PageDown,
+    57423: Keys.Home,
+    57424: Keys.End,
+    57425: Keys.Insert,
+    57426: Keys.Delete,
+}
+_CONTROL: Mapping[str, Keys] = {
+    **{chr(code): Keys(f"c-{chr(code)}") for code in range(ord("a"), ord("z") + 1)},
+    **{str(digit): Keys(f"c-{digit}") for digit in range(10)},
+    "[": Keys.Escape,
+    "\\": Keys.ControlBackslash,
+    "]": Keys.ControlSquareClose,
+    "^": Keys.ControlCircumflex,
+    "_": Keys.ControlUnderscore,
+    "/": Keys.ControlUnderscore,
+    "@": Keys.ControlAt,
+    " ": Keys.ControlAt,
+}
+
+
+def learn_key_reports() -> None:
+    """Teach prompt_toolkit the keys of both protocols."""
+    reports = {
+        **dict(_lock_variants(ANSI_SEQUENCES)),
+        **{sequence: keys[0] if len(keys) == 1 else keys for sequence, keys in _reports()},
+    }
+    ANSI_SEQUENCES.update(cast("Mapping[str, Keys | tuple[Keys, ...]]", reports))
+
+
+def _reports() -> Iterator[tuple[str, tuple[KeyName, ...]]]:
+    yield "\x1bOM", _keys(ENTER, SHIFT)  # Konsole, unasked
+    for code in (ENTER, TAB, ESCAPE, *range(SPACE, BACKSPACE + 1), *_KEYPAD):
+        for modifiers in range(8):
+            keys = _keys(code, modifiers)
+            for lock in LOCKS if not SPACE < code < BACKSPACE else (0,):
+                yield f"\x1b[{code};{modifiers + lock + 1}u", keys
+            if modifiers:
+                yield f"\x1b[27;{modifiers + 1};{code}~", keys
+        yield f"\x1b[{code}u", _keys(code, 0)
+
+
+def _keys(code: int, modifiers: int) -> tuple[KeyName, ...]:
+    """What prompt_toolkit calls a key; Alt is Esc before it."""
+    if code == ENTER:  # Shift-, Alt- and Ctrl-Enter are all Alt-Enter: a line break
+        return (Keys.Escape, Keys.ControlM) if modifiers else (Keys.ControlM,)
+    prefix = (Keys.Escape,) if modifiers & ALT else ()
+    return (*prefix, _plain_key(code, shift=bool(modifiers & SHIFT), ctrl=bool(modifiers & CTRL)))
+
+
+def _plain_key(code: int, *, shift: bool, ctrl: bool) -> KeyName:
+    if code == TAB:
+        return Keys.BackTab if shift else Keys.ControlI
+    if code == ESCAPE:
+        return Keys.Escape
+    if code == BACKSPACE:
+        return Keys.ControlW if ctrl else Keys.ControlH
+    if code in _KEYPAD:
+        return _KEYPAD[code]
+    character = chr(code)
+    if ctrl:
+        return _CONTROL.get(character.lower(), Keys.Ignore)
+    return character.upper() if shift else character
+
+
+def _lock_variants(sequences: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Arrows and function keys, as kitty reports them with a lock on: `CSI A` becomes `CSI 1;129A`."""
+    for sequence, key in list(sequences.items()):
+        if not sequence.startswith("\x1b[") or sequence.startswith("\x1b[["):
+            continue
+        body, end = sequence[2:-1], sequence[-1]
+        number, _, modifiers = body.partition(";")
+        if end not in "~ABCDFHPQS" or not all(part.isdigit() for part in (number, modifiers) if part):
+            continue
+        if end == "~" and (not number or int(number) > 34):
+            continue
+        for lock in LOCKS[1:]:
+            yield f"\x1b[{number or 1};{int(modifiers or 1) + lock}{end}", key
+
 
 MAX_PASTED_LINES = 20
 MAX_PASTED_CHARS = 4_000
@@ -290,17 +391,17 @@ class BurstDetector:
             inside = False
         if len(keys) < BURST_KEYS or not all(_is_text(key) or key.key == Keys.ControlM for key in keys):
             if inside:
-                return [_paste(keys)] if all(_is_text(key) or key.key == Keys.ControlM for key in keys) else keys
+                return [_paste_key(keys)] if all(_is_text(key) or key.key == Keys.ControlM for key in keys) else keys
             return keys
         enters = [number for number, key in enumerate(keys) if key.key == Keys.ControlM]
         if not enters and not inside:
-            return keys if len(keys) < 200 else [_paste(keys)]
+            return keys if len(keys) < 200 else [_paste_key(keys)]
         if enters[-1] == len(keys) - 1:
             if len(enters) == 1:
                 self.held_enter = True
                 return keys[:-1]
-            return [_paste(keys)]
-        return [_paste(keys)]
+            return [_paste_key(keys)]
+        return [_paste_key(keys)]
 
     def release(self) -> list[KeyPress]:
         """Return the Enter that was held back, since nothing followed it."""
@@ -312,7 +413,7 @@ def _is_text(key: KeyPress) -> bool:
     return not isinstance(key.key, Keys) and _TYPED.match(key.data) is not None
 
 
-def _paste(keys: Sequence[KeyPress]) -> KeyPress:
+def _paste_key(keys: Sequence[KeyPress]) -> KeyPress:
     return KeyPress(Keys.BracketedPaste, "".join("\n" if key.key == Keys.ControlM else key.data for key in keys))
 
 

@@ -19,8 +19,7 @@ from wieldy.core.decision import Answer, Question
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.faces.terminal.blocks import Block, PromptBlock, separated_rows
 from wieldy.faces.terminal.chat import Chat
-from wieldy.faces.terminal.inquiry import GUARD_SECONDS
-from wieldy.faces.terminal.questions import NoAnswer, ask_permission, format_question, parse_answer
+from wieldy.faces.terminal.questions import GUARD_SECONDS, NoAnswer, ask_permission, format_question, parse_answer
 from wieldy.faces.terminal.text import row_fragments
 from wieldy.faces.terminal.view_model import ViewModel
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from wieldy.core.console import (
     BEGIN_FRAME,
@@ -35,9 +35,9 @@ from wieldy.core.console import (
     cursor_right,
     cursor_up,
 )
-from wieldy.faces.terminal.keyboard import KeyProtocol
 from wieldy.faces.terminal.text import Row, row_fragments, row_width
 
+KeyProtocol: TypeAlias = Literal["kitty", "modifyOtherKeys"]
 # What switches the report of modified keys on and off.
 KEY_MODES: Mapping[KeyProtocol, tuple[TerminalCommand, TerminalCommand]] = {
     "kitty": (KITTY_KEYS_ON, KITTY_KEYS_OFF),
@@ -50,6 +50,23 @@ class Caret(NamedTuple):
 
     row: int
     column: int
+
+
+def key_protocol(env: Mapping[str, str] = os.environ) -> KeyProtocol | None:
+    """The protocol to ask a terminal for; None where it is not known to have one.
+
+    The environment tells: a question to the terminal could be answered into the shell after we have left.
+    """
+    term, program = env.get("TERM", ""), env.get("TERM_PROGRAM", "")
+    if env.get("TMUX"):
+        return "modifyOtherKeys"
+    if env.get("STY") or term.startswith("screen"):
+        return None
+    if term in ("xterm-kitty", "alacritty", "rio", "xterm-rio") or env.get("KITTY_WINDOW_ID") or program == "rio":
+        return "kitty"
+    if env.get("XTERM_VERSION") or term.startswith("foot") or term == "xterm-ghostty":
+        return "modifyOtherKeys"
+    return "modifyOtherKeys" if program in ("WezTerm", "ghostty", "iTerm.app", "mintty") else None
 
 
 def rewraps_on_resize(env: Mapping[str, str] = os.environ) -> bool:

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from wieldy.faces.batch.attempt import Attempt, AttemptHost, AttemptProgress, Job
-from wieldy.faces.batch.commands import CommandRunner
+from wieldy.faces.batch.attempt import Attempt, AttemptHost, AttemptProgress, CommandRunner, Job
 from wieldy.faces.batch.rates import RateLimiter
 from wieldy.faces.batch.results import AttemptResult
 from wieldy.faces.batch.store import make_attempt_folder

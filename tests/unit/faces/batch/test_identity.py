@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.faces.batch.repositories import git
 
-from wieldy.faces.batch.identity import Fingerprints, attempt_identity, fingerprint
+from wieldy.faces.batch.isolation import Fingerprints, attempt_identity, fingerprint
 from wieldy.faces.batch.tasks import Task, TaskLimits, TaskSource
 from wieldy.files.working_copies.git import SourceError
 

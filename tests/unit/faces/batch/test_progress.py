@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wieldy.faces.batch.progress import current_states, merge_states, progress_line
+from wieldy.faces.batch.report import current_states, merge_states, progress_line
 
 
 def state(at: float, done: int, total: int = 4, **more: Any) -> dict[str, Any]:

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from wieldy.faces.batch.clock import WorkClock
-from wieldy.faces.batch.rates import RateBucket, RateLimiter, RateReport, parse_rate, rate_key
+from wieldy.faces.batch.rates import RateBucket, RateLimiter, RateReport, WorkClock, parse_rate, rate_key
 
 pytestmark = pytest.mark.asyncio(loop_scope="function")
 

@@ -10,8 +10,16 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from wieldy.faces.batch.progress import merge_states, progress_line
-from wieldy.faces.batch.report import align, bars, histogram, html_page, load_report, report_lines
+from wieldy.faces.batch.report import (
+    align,
+    bars,
+    histogram,
+    html_page,
+    load_report,
+    merge_states,
+    progress_line,
+    report_lines,
+)
 from wieldy.faces.batch.results import AttemptResult, TaskCheck
 from wieldy.faces.batch.store import RunFolder, StoreError
 

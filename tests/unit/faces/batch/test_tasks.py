@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from wieldy.faces.batch.durations import format_duration, parse_duration
 from wieldy.faces.batch.tasks import (
     Task,
     TaskDefaults,
     TaskFileError,
     TaskLimits,
     TaskSource,
+    format_duration,
+    parse_duration,
     parse_tasks,
     read_tasks,
     shard,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.faces.terminal.clipboard import copy_text, paste_image
+from wieldy.faces.terminal.desktop import copy_text, paste_image
 
 pytestmark = pytest.mark.asyncio
 

@@ -349,7 +349,7 @@ async def test_the_start_screen_says_which_key_chose_the_model(
     monkeypatch.setenv("WIELDY_HOME", str(Path("nowhere").absolute()))
     chat, _ = await start()
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    from wieldy.faces.terminal.start_screen import start_blocks
+    from wieldy.faces.terminal.chat import start_blocks
 
     session = Session(chat.session.box.workspace.root, settings={})
     text = "\n".join("".join(span.text for span in row) for block in start_blocks(session) for row in rows(block, 120))
@@ -361,7 +361,7 @@ async def test_settings_of_claude_code_are_offered_once(start: Callable[..., Any
     folder.mkdir()
     (folder / "settings.json").write_text('{"permissions": {"allow": ["Bash(make:*)"]}, "model": "sonnet"}')
     chat, person = await start()
-    from wieldy.faces.terminal.start_screen import make_offers
+    from wieldy.faces.terminal.chat import make_offers
 
     person.choices = [1]
     person.asked.clear()
@@ -377,7 +377,7 @@ async def test_settings_of_claude_code_are_offered_once(start: Callable[..., Any
 
 
 async def test_the_choice_about_the_sandbox_is_kept(start: Callable[..., Any], tmp_path: Path) -> None:
-    from wieldy.faces.terminal.start_screen import make_offers
+    from wieldy.faces.terminal.chat import make_offers
 
     chat, person = await start(settings={})
     if not await chat.session.box.workspace.services.sandbox.holds():

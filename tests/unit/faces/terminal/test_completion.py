@@ -10,7 +10,7 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent, Completer
 from prompt_toolkit.document import Document
 
-from wieldy.faces.terminal.attachments import image_paths
+from wieldy.faces.terminal.chat import image_paths
 from wieldy.faces.terminal.completion import CommandCompleter, FileIndex, PathCompleter, rank
 
 

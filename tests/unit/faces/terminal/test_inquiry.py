@@ -12,7 +12,7 @@ from wieldy import Toolbox
 from wieldy.core.decision import Answer, Question
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.faces.terminal.calls import CallFormatter
-from wieldy.faces.terminal.inquiry import (
+from wieldy.faces.terminal.questions import (
     GUARD_SECONDS,
     Choice,
     Inquiry,

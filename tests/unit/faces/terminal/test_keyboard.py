@@ -8,7 +8,7 @@ from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
 
 from wieldy.faces.terminal.input import known_keys
-from wieldy.faces.terminal.keyboard import key_protocol
+from wieldy.faces.terminal.screen import key_protocol
 
 BREAK = [Keys.Escape, Keys.ControlM]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.faces.terminal.pager import show_in_pager
+from wieldy.faces.terminal.desktop import show_in_pager
 
 
 @pytest.mark.parametrize("pager", ["less -X", "", "no-such-program -X", "less 'never closed"])

@@ -9,7 +9,7 @@ PROGRAM = """
 import sys
 import wieldy.faces.terminal.app
 before = set(sys.modules)
-from wieldy.faces.terminal.preload import preload
+from wieldy.faces.terminal.app import preload
 preload()
 print(*sorted(set(sys.modules) - before))
 """

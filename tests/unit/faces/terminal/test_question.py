@@ -12,8 +12,7 @@ import pytest_asyncio
 from wieldy import Toolbox
 from wieldy.core.decision import Answer, Question
 from wieldy.faces.terminal.calls import CallFormatter
-from wieldy.faces.terminal.inquiry import MAX_FIELD_CHARS
-from wieldy.faces.terminal.questions import ask_permission
+from wieldy.faces.terminal.questions import MAX_FIELD_CHARS, ask_permission
 
 pytestmark = pytest.mark.asyncio
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate_middle
-from wieldy.faces.terminal.tool_input import parse_input, split_words
+from wieldy.faces.terminal.calls import parse_input, split_words
 
 if TYPE_CHECKING:
     from wieldy.faces.terminal.chat import Chat

@@ -96,7 +96,7 @@ async def resume(chat: Chat, rest: str) -> None:
 
 async def copy(chat: Chat, rest: str) -> None:
     """`/copy`: the last answer, or one of its code blocks, to the clipboard."""
-    from wieldy.faces.terminal.clipboard import copy_text
+    from wieldy.faces.terminal.desktop import copy_text
 
     answer = chat.view.last_answer or _last_answer(chat.session.messages)
     if not answer.strip():

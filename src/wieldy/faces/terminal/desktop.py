@@ -1,18 +1,22 @@
-"""The clipboard: text goes there by a program of the desktop or by the terminal (OSC 52), images come from there."""
+"""Programs around the session: the clipboard, notifications of the desktop, and the pager."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import shlex
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
-from wieldy.core.console import set_clipboard, through_tmux, write
+from wieldy.core.console import BELL, TerminalCommand, notify, set_clipboard, through_tmux, write
+from wieldy.core.events import Event, PermissionAsked, RunEnded
 from wieldy.core.programs import own_program
 from wieldy.core.state_dirs import make_private_folder, state_home
+from wieldy.faces.terminal.text import make_printable
 
 COPY_PROGRAMS = (
     ("WAYLAND_DISPLAY", ("wl-copy",)),
@@ -100,3 +104,87 @@ async def _run(
         await process.wait()
         return None
     return (output or b"") if process.returncode == 0 else None
+
+
+QUIET_SECONDS = 10.0
+_OSC_9_PROGRAMS = frozenset({"iTerm.app", "WezTerm", "ghostty"})
+
+
+class TurnNotifier:
+    """Notifies when a run ends or asks, more than ten seconds after the person last did something."""
+
+    def __init__(
+        self,
+        channel: Callable[[], str],
+        env: Mapping[str, str] = os.environ,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        send: Callable[[Sequence[TerminalCommand]], None] | None = None,
+    ) -> None:
+        self._channel = channel  # the setting `notifications`
+        self._env = env
+        self._clock = clock
+        self._send = send or _write_commands
+        self._active_at = clock()
+
+    def on_activity(self) -> None:
+        """The person did something."""
+        self._active_at = self._clock()
+
+    def observe(self, event: Event) -> None:
+        """Follow the events of a session."""
+        if isinstance(event, RunEnded):
+            self._notify("stopped" if event.is_error else "done")
+        elif isinstance(event, PermissionAsked):
+            self._notify(f"may {event.name} run?")
+
+    def _notify(self, text: str) -> None:
+        channel = self._channel()
+        if channel == "off" or self._clock() - self._active_at < QUIET_SECONDS:
+            return
+        self.on_activity()  # one notification is enough until the person answers or time has passed again
+        self._send(notification(text, self._env) if channel == "auto" else [BELL])
+
+
+def notification(text: str, env: Mapping[str, str]) -> list[TerminalCommand]:
+    """What to write: a bell, and a desktop notification where the terminal is known."""
+    protocol = _protocol(env)
+    if protocol is None:
+        return [BELL]
+    command = notify("wieldy", text, protocol=protocol)
+    return [BELL, through_tmux(command) if env.get("TMUX") else command]
+
+
+def _protocol(env: Mapping[str, str]) -> Literal["osc9", "osc777"] | None:
+    term = env.get("TERM", "")
+    if env.get("TERM_PROGRAM") in _OSC_9_PROGRAMS or env.get("LC_TERMINAL") == "iTerm2" or term == "xterm-kitty":
+        return "osc9"
+    return "osc777" if term.startswith(("foot", "rxvt")) or env.get("VTE_VERSION") else None
+
+
+def _write_commands(commands: Sequence[TerminalCommand]) -> None:
+    write(*commands, end="", flush=True)
+
+
+async def show_in_pager(text: str) -> None:
+    """Run `$PAGER`, else less or more, with the text; printed where there is none."""
+    try:
+        words = shlex.split(os.environ.get("PAGER", "")) or ["less"]
+    except ValueError:  # a quote that is never closed
+        words = ["less"]
+    program, arguments = _find_pager(words)
+    printable = make_printable(text)
+    if program is None:
+        write(printable)
+        return
+    env = {**os.environ, "LESS": os.environ.get("LESS", "-RS"), "LESSSECURE": "1"}
+    process = await asyncio.create_subprocess_exec(program, *arguments, stdin=asyncio.subprocess.PIPE, env=env)
+    await process.communicate(printable.encode(errors="replace"))
+
+
+def _find_pager(words: list[str]) -> tuple[str | None, list[str]]:
+    """The program to run and its arguments; not one of the project."""
+    for candidate in (words, ["less"], ["more"]):
+        with contextlib.suppress(FileNotFoundError):
+            return own_program(candidate[0]), candidate[1:]
+    return None, []
