@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 from bench.claim import Claim, best_of
 
-from wieldy.files.editing.document import Document
-from wieldy.files.editing.notebooks import CellEdit
-from wieldy.files.editing.splicing import apply_splices
+from wieldy.files.editing.document import Document, apply_splices
+from wieldy.files.notebooks import CellEdit
 
 PICTURES = 100
 

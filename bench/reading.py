@@ -13,9 +13,7 @@ from pathlib import Path
 from bench.claim import Claim, best_of
 
 from wieldy.files.editing.read_state import ReadState
-from wieldy.files.reading.opening import OpenFile
-from wieldy.files.reading.pages import read_page
-from wieldy.files.reading.read_file import Reader
+from wieldy.files.reading.read_file import OpenFile, Reader, read_page
 
 GIGABYTE = 1 << 30
 LINES = 2000
@@ -87,8 +85,8 @@ def _peak(path: Path, skipped: int) -> float:
     """The peak memory, in MB, of a process that reads one page."""
     program = (
         "import resource, sys\n"
-        "from wieldy.files.reading.opening import OpenFile\n"
-        "from wieldy.files.reading.pages import read_page\n"
+        "from wieldy.files.reading.read_file import OpenFile\n"
+        "from wieldy.files.reading.read_file import read_page\n"
         "with OpenFile(sys.argv[1]) as file: read_page(file, first=int(sys.argv[2]) + 1)\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)\n"
     )

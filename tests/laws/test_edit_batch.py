@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.editing.document import Document
+from wieldy.files.editing.document import Document, Splice, apply_splices
 from wieldy.files.editing.matching import Replacement, find_text
-from wieldy.files.editing.replacements import PieceTable, plan_batch
-from wieldy.files.editing.splicing import Splice, apply_splices
+from wieldy.files.editing.revision import PieceTable, plan_batch
 
 TEXTS = st.text(st.sampled_from("abcdefgh\n"), min_size=1, max_size=30)
 EDITS = st.builds(

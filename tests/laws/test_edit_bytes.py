@@ -8,8 +8,17 @@ from hypothesis import strategies as st
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.detection import Encoding
-from wieldy.files.editing.document import Codec, Document, SplitsCharacter, normalize_newlines
-from wieldy.files.editing.splicing import Splice, apply_splices, common_prefix, common_suffix, replace_span
+from wieldy.files.editing.document import (
+    Codec,
+    Document,
+    Splice,
+    SplitsCharacter,
+    apply_splices,
+    common_prefix,
+    common_suffix,
+    normalize_newlines,
+    replace_span,
+)
 
 ASIAN = ["cp932", "gb18030", "big5", "big5hkscs", "euc_jp", "euc_jis_2004", "cp949"]
 NAMES = ["utf-8", "cp1252", "latin-1", "koi8-r", "utf-16-le", "utf-16-be", *ASIAN]

@@ -7,7 +7,7 @@ from itertools import takewhile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.files.editing.splicing import apply_splices, common_prefix, common_suffix, diff_bytes
+from wieldy.files.editing.document import apply_splices, common_prefix, common_suffix, diff_bytes
 
 PIECES = st.binary(max_size=6) | st.sampled_from([b"a" * 511, b"a" * 512, b"a" * 513, b"ab"])
 CONTENTS = st.lists(PIECES, max_size=4).map(b"".join)

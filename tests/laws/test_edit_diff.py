@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.files.editing.diff import Hunk, make_patch
-from wieldy.files.editing.document import Document
-from wieldy.files.editing.splicing import Splice, apply_splices
+from wieldy.files.editing.document import Document, Splice, apply_splices
 
 FILES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\r\n", b"\n", b"d\r"]), max_size=40).map(b"".join)
 NEWS = st.lists(st.sampled_from([b"x", b"\n", b"b\n", b"\r\n"]), max_size=4).map(b"".join)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.files.editing.document import Document
-from wieldy.files.editing.splicing import Splice
+from wieldy.files.editing.document import Document, Splice
 
 PIECES = st.sampled_from(
     ["a", "line\n", "\r\n", "\r", "\0", "é", "ß\n", "😀", "\ufeff", "日本\n"],

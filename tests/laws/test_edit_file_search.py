@@ -8,8 +8,8 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wieldy.files.editing.document import apply_splices
 from wieldy.files.editing.search_replace import FileSearchRequest, FileSearchResult, search_file
-from wieldy.files.editing.splicing import apply_splices
 
 TEXTS = st.text(st.sampled_from("abAB é’\n\t$"), max_size=40)
 PATTERNS = st.sampled_from(["a", "^", "$", "a*", "(a)(b)?", r"\s+", "b|B", "(?i)a", r"^\s*", "é.", "[^a]+", r"a\Z"])

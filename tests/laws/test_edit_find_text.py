@@ -6,10 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.editing.document import Document
-from wieldy.files.editing.folding import fold, fold_text
-from wieldy.files.editing.matching import TIERS, Replacement, find_text, find_tolerant
-from wieldy.files.editing.splicing import apply_splices
+from wieldy.files.editing.document import Document, apply_splices
+from wieldy.files.editing.matching import TIERS, Replacement, find_text, find_tolerant, fold, fold_text
 
 CHARS = "ab'’\"“- –\u00a0\u200be\u0301é…"
 LINES = st.text(st.sampled_from(CHARS + "\t"), max_size=8)

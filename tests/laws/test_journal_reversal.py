@@ -18,8 +18,7 @@ from wieldy.files.apply_edit import write_changes
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.undo import UndoSelector, history, redo, undo
-from wieldy.files.writing.disk import Disk
-from wieldy.files.writing.errors import WriteError
+from wieldy.files.writing.disk import Disk, WriteError
 
 NAMES = ["a", "b", "linked", "twin", "in/side", "in/deep/er", "new/one", "link"]
 content = st.one_of(st.binary(max_size=40), st.sampled_from([b"", b"x\n" * 3000, b"same"]))

@@ -9,9 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.files.editing.document import Document
-from wieldy.files.editing.notebooks import CellEdit, parse_notebook
-from wieldy.files.editing.splicing import apply_splices
+from wieldy.files.editing.document import Document, apply_splices
+from wieldy.files.notebooks import CellEdit, parse_notebook
 
 SOURCES = st.text(st.sampled_from('ab \n\r\t"\\é表😀\x1b\u2028'), max_size=20)
 WRITERS = st.fixed_dictionaries(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from PIL import Image as pillow
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.reading.images import prepare_image, read_header
-from wieldy.files.reading.notebooks import read_notebook
+from wieldy.files.notebooks import read_notebook
+from wieldy.files.reading.media import prepare_image, read_header
 
 LAW = settings(max_examples=150, deadline=None)
 json_values = st.recursive(

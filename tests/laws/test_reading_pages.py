@@ -10,8 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wieldy.files.detection import Encoding
-from wieldy.files.reading.opening import HEAD, OpenFile
-from wieldy.files.reading.pages import MAX_LINE_CHARS, LineEndings, Page, count_breaks, normalize_breaks, read_page
+from wieldy.files.reading.read_file import (
+    HEAD,
+    MAX_LINE_CHARS,
+    LineEndings,
+    OpenFile,
+    Page,
+    count_breaks,
+    normalize_breaks,
+    read_page,
+)
 
 LAW = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -11,8 +11,13 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from wieldy.files.search.ignore import VERSION_CONTROL, inside_repository, load_parent_rules, walk_files
-from wieldy.files.search.patterns import compile_globs
+from wieldy.files.search.patterns import (
+    VERSION_CONTROL,
+    compile_globs,
+    inside_repository,
+    load_parent_rules,
+    walk_files,
+)
 from wieldy.files.search.ripgrep import Ripgrep
 
 pytestmark = pytest.mark.peer

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.files.editing.merging import merge
+from wieldy.files.editing.diff import merge
 
 pytestmark = [
     pytest.mark.peer,

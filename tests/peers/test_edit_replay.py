@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.editing.document import Document
+from wieldy.files.editing.document import Document, apply_splices
 from wieldy.files.editing.matching import Replacement, find_text
-from wieldy.files.editing.splicing import apply_splices
 
 pytestmark = pytest.mark.peer
 ROOT = Path(__file__).parents[2]

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.files.editing.document import Document
-from wieldy.files.editing.notebooks import CellEdit
-from wieldy.files.editing.splicing import apply_splices
+from wieldy.files.editing.document import Document, apply_splices
+from wieldy.files.notebooks import CellEdit
 
 nbformat = pytest.importorskip("nbformat")
 v4 = pytest.importorskip("nbformat.v4")

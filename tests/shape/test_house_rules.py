@@ -104,8 +104,8 @@ READERS_OF_OTHER_FILES = {
     "tools/subagents/isolation.py": "our own notes",
     "faces/terminal/": "files of the person; prompts of a project by the bounded reader",
     "web/": "our own saved pages",
-    "files/working_copies/": "our own records and copies",
-    "files/search/process.py": "a pipe",
+    "files/working_copies.py": "our own records and copies",
+    "files/search/ripgrep.py": "a pipe",
     "policy/settings/json_schema.py": "our own schema",
     "policy/settings/store.py": "opens git's list of excludes to append a line, after it was resolved",
 }

@@ -27,7 +27,7 @@ from wieldy.engine.events import Events
 from wieldy.engine.loop_breaker import LoopBreaker
 from wieldy.engine.wiring import build_services, build_toolset
 from wieldy.engine.workspace_services import HostServices, WorkspaceServices
-from wieldy.files.working_copies.git import without_location
+from wieldy.files.working_copies import without_location
 from wieldy.policy.hooks.dispatch import Hooks
 from wieldy.policy.permissions.decide import Policy, RuleMatcher
 from wieldy.policy.permissions.guarded_files import GuardedFiles

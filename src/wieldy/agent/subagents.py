@@ -44,7 +44,7 @@ from wieldy.core.supervise import Aborted
 from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.core.tool import ToolContext
 from wieldy.engine.workspace_services import HostServices
-from wieldy.files.working_copies.files import IsolationError
+from wieldy.files.working_copies import IsolationError
 from wieldy.tools.subagents.isolation import (
     CopyChanges,
     WorkingTree,

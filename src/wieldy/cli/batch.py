@@ -297,7 +297,7 @@ async def _drive(
     from wieldy.faces.batch.driver import Driver
     from wieldy.faces.batch.isolation import clean_work_folder
     from wieldy.faces.batch.store import PREDS_NAME, StoreError
-    from wieldy.files.working_copies.files import remove_tree
+    from wieldy.files.working_copies import remove_tree
 
     work = Path(run_options.work)
     for name in ("attempts", "commands"):  # left by a run that was killed

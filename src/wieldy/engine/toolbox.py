@@ -35,8 +35,7 @@ from wieldy.engine.toolbox_options import (
 from wieldy.engine.turn import Turn
 from wieldy.engine.wiring import ConfiguredHooks, LiveServices, ServiceParts, build_toolset
 from wieldy.engine.workspace_services import HostServices, WorkspaceServices
-from wieldy.files.journal.paths import journal_path
-from wieldy.files.session_undo import SessionUndo
+from wieldy.files.journal.journal import SessionUndo, journal_path
 from wieldy.mcp.configured import ConfiguredServers
 from wieldy.policy.settings.load import SettingsReader
 from wieldy.shell.backends.local import LocalBackend

@@ -26,9 +26,9 @@ from wieldy.files.editing.revision import EditFunction, EditSettings, Report, Re
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
 from wieldy.files.writing.commit import WrittenFile
-from wieldy.files.writing.errors import RollbackError, WriteError
-from wieldy.files.writing.nodes import NodeChange
+from wieldy.files.writing.disk import RollbackError, WriteError
 from wieldy.files.writing.target import FileWrite, Target, in_place, is_at_or_below
+from wieldy.files.writing.tree_commit import NodeChange
 from wieldy.files.writing.writers import LocalWriter
 
 P = ParamSpec("P")

@@ -24,7 +24,7 @@ async def browser_screenshot(
     ctx: ToolContext, ref: Annotated[str, "Of one element"] = "", full_page: bool = False
 ) -> Output:
     """Take a screenshot."""
-    from wieldy.files.reading.images import prepare_image
+    from wieldy.files.reading.media import prepare_image
 
     session = ctx.workspace.services.browser
     async with session.act(ctx.judge, settle=False) as page:

@@ -59,8 +59,7 @@ def _edit_function(
     from functools import partial
 
     from wieldy.files.editing.matching import Replacement
-    from wieldy.files.editing.replacements import plan_replacement
-    from wieldy.files.editing.revision import edit_text
+    from wieldy.files.editing.revision import edit_text, plan_replacement
 
     replacement = Replacement(old_string, new_string, expected_replacements, replace_all)
     return partial(edit_text, partial(plan_replacement, replacement), encoding=encoding)

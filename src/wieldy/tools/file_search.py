@@ -20,7 +20,7 @@ from wieldy.core.workspace import Workspace
 
 if TYPE_CHECKING:
     from wieldy.files.editing.search_replace import FileSearchRequest, FileSearchResult
-    from wieldy.files.search.ignore import HiddenTest
+    from wieldy.files.search.patterns import HiddenTest
 
 SHOWN_LINES = 300
 MAX_FILES = 100
@@ -98,8 +98,8 @@ async def file_search(  # noqa: PLR0913 - the options of a search are many
 async def _swept(ctx: ToolContext, request: FileSearchRequest, max_files: int) -> tuple[list[FileSearchResult], bool]:
     """The files with matches, and whether there are more than wanted."""
     from wieldy.files.editing.search_replace import FileSearchResult
-    from wieldy.files.search.ignore import hidden_test
-    from wieldy.files.search.process import run_process
+    from wieldy.files.search.patterns import hidden_test
+    from wieldy.files.search.ripgrep import run_process
 
     backend = ctx.workspace.backend
     await in_thread(_refuse, request, ctx)
@@ -165,8 +165,8 @@ def _refuse(request: FileSearchRequest, ctx: ToolContext) -> None:
     import re
 
     from wieldy.core.realpath import PathChanged
+    from wieldy.files.search.format import explain_unreachable
     from wieldy.files.search.patterns import BadGlob, compile_globs
-    from wieldy.files.search.similar_paths import explain_unreachable
 
     request.compile_pattern()
     try:
@@ -189,7 +189,7 @@ async def _apply(ctx: ToolContext, request: FileSearchRequest, files: list[FileS
     from wieldy.core.errors import StaleFileError
     from wieldy.files.apply_edit import apply_edits
     from wieldy.files.editing.search_replace import replace_matches
-    from wieldy.files.writing.errors import WriteError
+    from wieldy.files.writing.disk import WriteError
 
     await in_thread(_require_permission, ctx, request.root, files)
     try:

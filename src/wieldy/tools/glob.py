@@ -40,11 +40,10 @@ async def glob(
     path: Annotated[str | None, "Folder to search"] = None,
     limit: Annotated[int, Param("Most files to list; 0 = all", ge=0)] = DEFAULT_LIMIT,
 ) -> Output:
-    from wieldy.files.search.format import display_path, relative_path
+    from wieldy.files.search.format import display_path, explain_unreachable, relative_path
     from wieldy.files.search.glob import find_files
-    from wieldy.files.search.ignore import hidden_test
+    from wieldy.files.search.patterns import hidden_test
     from wieldy.files.search.ripgrep import Ripgrep, SearchFailure
-    from wieldy.files.search.similar_paths import explain_unreachable
 
     started = time.perf_counter()
     workspace = ctx.workspace

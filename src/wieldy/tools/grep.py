@@ -49,12 +49,11 @@ async def grep(  # noqa: PLR0913 - the options of a search are many
     head_limit: Annotated[int, Param("Lines or files shown; 0 = all", ge=0)] = HEAD_LIMIT,
     offset: Annotated[int, Param("Skipped first", ge=0)] = 0,
 ) -> Output:
+    from wieldy.files.search.format import explain_unreachable
     from wieldy.files.search.grep import GrepQuery
     from wieldy.files.search.grep import grep as search
-    from wieldy.files.search.ignore import hidden_test
-    from wieldy.files.search.patterns import split_globs
+    from wieldy.files.search.patterns import hidden_test, split_globs
     from wieldy.files.search.ripgrep import Ripgrep, SearchFailure
-    from wieldy.files.search.similar_paths import explain_unreachable
 
     workspace = ctx.workspace
     query = GrepQuery(

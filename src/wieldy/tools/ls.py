@@ -33,10 +33,8 @@ async def ls(
     path: Annotated[str | None, "Folder"] = None,
     ignore: Annotated[list[str] | None, "Globs to leave out"] = None,
 ) -> Output:
-    from wieldy.files.search.format import display_path, escape_controls
-    from wieldy.files.search.ignore import hidden_test
-    from wieldy.files.search.patterns import BadGlob
-    from wieldy.files.search.similar_paths import explain_unreachable
+    from wieldy.files.search.format import display_path, escape_controls, explain_unreachable
+    from wieldy.files.search.patterns import BadGlob, hidden_test
     from wieldy.files.search.tree import list_tree
 
     folder, files = path or ctx.cwd, ctx.workspace.files

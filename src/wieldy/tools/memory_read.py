@@ -68,7 +68,7 @@ def _list_files(workspace: Workspace) -> Output:
 def _read_file(ctx: ToolContext, absolute: str, path: str, scope: Scope) -> Output:
     from wieldy.files.detection import binary_kind
     from wieldy.files.editing.document import Document
-    from wieldy.files.reading.opening import open_file
+    from wieldy.files.reading.read_file import open_file
 
     real = ctx.resolved(absolute)
     require_confined(real, scope, ctx.workspace)

@@ -39,7 +39,7 @@ async def memory_write(
     from functools import partial
 
     from wieldy.files.apply_edit import apply_edit
-    from wieldy.files.editing.replacements import rewrite_text
+    from wieldy.files.editing.revision import rewrite_text
 
     absolute = memory_path(path, scope, ctx.workspace)
     require_confined(ctx.resolved(absolute), scope, ctx.workspace)
@@ -54,7 +54,7 @@ async def _remove(ctx: ToolContext, absolute: str, path: str) -> Output:
     from wieldy.files.apply_edit import change_files
     from wieldy.files.editing.revision import EditSettings, load_target
     from wieldy.files.journal.entries import FileChange
-    from wieldy.files.writing.errors import WriteError
+    from wieldy.files.writing.disk import WriteError
 
     state, real_path = ctx.workspace.services.read_state, ctx.resolved(absolute)
     writer = ctx.workspace.services.journal.writer

@@ -59,8 +59,7 @@ async def multi_edit(
 
 def _edit_function(edits: Sequence[EditItem], encoding: str | None = None) -> EditFunction:
     from wieldy.files.editing.matching import Replacement
-    from wieldy.files.editing.replacements import plan_replacements
-    from wieldy.files.editing.revision import edit_text
+    from wieldy.files.editing.revision import edit_text, plan_replacements
 
     replacements = [Replacement(e.old_string, e.new_string, e.expected_replacements, e.replace_all) for e in edits]
     return partial(edit_text, partial(plan_replacements, replacements), encoding=encoding)

@@ -61,6 +61,6 @@ def _edit_function(
 ) -> EditFunction:
     from functools import partial
 
-    from wieldy.files.editing.notebooks import CellEdit, edit_notebook
+    from wieldy.files.notebooks import CellEdit, edit_notebook
 
     return partial(edit_notebook, CellEdit(edit_mode, cell_id, new_source, cell_type))

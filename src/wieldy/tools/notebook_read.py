@@ -24,16 +24,15 @@ async def notebook_read(
     try:
         return await in_thread(_read_notebook, ctx, notebook_path, cell_id)
     except OSError as error:
-        from wieldy.files.reading.opening import explain_unreadable
+        from wieldy.files.reading.read_file import explain_unreadable
 
         reason = await in_thread(explain_unreadable, notebook_path, error, ctx.workspace.files)
         raise ToolFailure(*reason) from None
 
 
 def _read_notebook(ctx: ToolContext, path: str, cell_id: str | None) -> Output:
-    from wieldy.files.reading.notebooks import LARGEST_FILE, read_notebook, show_notebook
-    from wieldy.files.reading.opening import open_file
-    from wieldy.files.reading.read_file import load_file
+    from wieldy.files.notebooks import LARGEST_FILE, read_notebook, show_notebook
+    from wieldy.files.reading.read_file import load_file, open_file
     from wieldy.files.search.format import display_path
 
     with open_file(path, ctx.resolved(path), ctx.workspace.files) as file:

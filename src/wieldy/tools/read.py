@@ -63,7 +63,7 @@ async def read(
             else await _in_thread(reader, lambda reader: reader.read_open(file))
         )
     except OSError as error:
-        from wieldy.files.reading.opening import explain_unreadable
+        from wieldy.files.reading.read_file import explain_unreadable
 
         raise ToolFailure(*await in_thread(explain_unreadable, file_path, error, workspace.files)) from None
 

@@ -46,6 +46,6 @@ async def write(
 def _edit_function(content: str, encoding: str | None = None) -> EditFunction:
     from functools import partial
 
-    from wieldy.files.editing.replacements import rewrite_text
+    from wieldy.files.editing.revision import rewrite_text
 
     return partial(rewrite_text, content, encoding=encoding)

@@ -95,7 +95,7 @@ async def _read_text(response: FetchedResponse, media_type: str, charset: str | 
 
 
 async def _read_image(response: FetchedResponse, media_type: str) -> WebPage:
-    from wieldy.files.reading.images import prepare_image
+    from wieldy.files.reading.media import prepare_image
 
     _require_complete(response)
     image = await in_thread(prepare_image, response.body, str(response.url))
@@ -104,7 +104,7 @@ async def _read_image(response: FetchedResponse, media_type: str) -> WebPage:
 
 
 async def _read_pdf(response: FetchedResponse, folder: Path) -> WebPage:
-    from wieldy.files.reading.pdf import read_pdf
+    from wieldy.files.reading.media import read_pdf
 
     _require_complete(response)
     document = await in_thread(read_pdf, response.body, str(response.url), pages=f"1-{PDF_PAGES}")

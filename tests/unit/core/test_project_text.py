@@ -13,7 +13,7 @@ import pytest
 from wieldy.agent.system_prompt import instructions
 from wieldy.core.filesystem import LOCAL_FILES
 from wieldy.core.project_text import MAX_BYTES, read_project_text, upward_folders
-from wieldy.files.search.ignore import load_parent_rules
+from wieldy.files.search.patterns import load_parent_rules
 from wieldy.policy.settings.sources import find_project_root, load_mcp_file, own_locations
 
 pytestmark = pytest.mark.timeout(30)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from wieldy.files.journal.journal import Journal
 from wieldy.files.writing.commit import WrittenFile, commit_writes
-from wieldy.files.writing.disk import LOCAL_DISK, Disk
-from wieldy.files.writing.errors import explain_os_error
+from wieldy.files.writing.disk import LOCAL_DISK, Disk, explain_os_error
 from wieldy.files.writing.target import plan_write, read_target
 
 

@@ -25,12 +25,17 @@ from wieldy.engine.workspace_services import open_workspace
 from wieldy.files.apply_edit import FileRequest, WriteResult, apply_edit, check_edit, write_changes, write_files
 from wieldy.files.editing.matching import Replacement
 from wieldy.files.editing.read_state import ReadState
-from wieldy.files.editing.replacements import plan_replacement, rewrite_text
-from wieldy.files.editing.revision import EditFunction, EditSettings, Revision, edit_text
+from wieldy.files.editing.revision import (
+    EditFunction,
+    EditSettings,
+    Revision,
+    edit_text,
+    plan_replacement,
+    rewrite_text,
+)
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
-from wieldy.files.journal.journal import Journal
-from wieldy.files.journal.locks import HeldLocks
-from wieldy.files.writing.errors import WriteError
+from wieldy.files.journal.journal import HeldLocks, Journal
+from wieldy.files.writing.disk import WriteError
 from wieldy.files.writing.target import Target, read_target
 
 TIMES = 60

@@ -12,7 +12,7 @@ from tests.unit.tools.test_bash_undo import Allowing
 from wieldy import Toolbox
 from wieldy.core.events import Notice
 from wieldy.files.journal.command_snapshots import CommandSnapshot
-from wieldy.files.journal.snapshot_types import SnapshotLimits
+from wieldy.files.journal.snapshot_contents import SnapshotLimits
 from wieldy.files.journal.undo import history_lines
 
 BIG = SnapshotLimits().file_bytes + 1

@@ -42,8 +42,8 @@ from wieldy.engine.pipeline import bind, decide, lookup, normalize, resolve_remo
 from wieldy.files.apply_edit import FileRequest, write_files
 from wieldy.files.journal.command_snapshots import CommandSnapshot, record_unwatched
 from wieldy.files.journal.entries import ChangeOrigin, Uncovered
-from wieldy.files.search.process import run_process
-from wieldy.files.writing.errors import WriteError
+from wieldy.files.search.ripgrep import run_process
+from wieldy.files.writing.disk import WriteError
 from wieldy.policy.permissions.protected_watch import ProtectedWatch
 from wieldy.shell.running.launch import Confinement
 

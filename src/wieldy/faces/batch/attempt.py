@@ -39,9 +39,14 @@ from wieldy.faces.batch.rates import GatedProvider, RateGate, WorkClock, rate_ke
 from wieldy.faces.batch.results import MAX_TEXT_CHARS, AttemptResult, TaskCheck, Verdict, judge, needs_check
 from wieldy.faces.batch.store import PATCH_NAME, RESULT_NAME, write_durably
 from wieldy.faces.batch.tasks import Task
-from wieldy.files.working_copies.files import IsolationError, remove_tree
-from wieldy.files.working_copies.git import SourceError, without_location
-from wieldy.files.working_copies.patches import PatchRecorder, write_patch
+from wieldy.files.working_copies import (
+    IsolationError,
+    PatchRecorder,
+    SourceError,
+    remove_tree,
+    without_location,
+    write_patch,
+)
 from wieldy.models.catalog import find_model
 from wieldy.models.registry import pick
 from wieldy.shell.running.session import ShellSession

@@ -21,7 +21,7 @@ from wieldy.faces.batch.results import FAILED, FINAL, HOPELESS, RETRIED, Attempt
 from wieldy.faces.batch.store import ResultStore, Shard, latest_results
 from wieldy.faces.batch.tasks import Task, TaskFileError, digest, shard
 from wieldy.faces.batch.workers import Engine, WorkerLost
-from wieldy.files.working_copies.git import SourceError
+from wieldy.files.working_copies import SourceError
 from wieldy.models.registry import pick
 
 HOPELESS_IN_A_ROW = 3

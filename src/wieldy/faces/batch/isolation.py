@@ -29,26 +29,24 @@ from msgspec import Struct
 
 from wieldy.core.state_dirs import make_private_folder
 from wieldy.faces.batch.tasks import Task, TaskSource, digest, is_remote
-from wieldy.files.working_copies.files import (
+from wieldy.files.working_copies import (
     NO_REFLINK,
     IsolationError,
-    clone,
-    clone_or_copy,
-    copy_tree,
-    is_small,
-    plain_copy,
-    remove_tree,
-    walk_files,
-)
-from wieldy.files.working_copies.git import (
     SourceError,
     check_out,
+    clone,
     clone_mirror,
+    clone_or_copy,
+    copy_tree,
     detach_repository,
     fetch_commit,
     is_repository,
+    is_small,
+    plain_copy,
     read_git,
+    remove_tree,
     resolve_commit,
+    walk_files,
 )
 from wieldy.shell.backends.overlay import OverlayMount, overlay_problem
 

@@ -57,7 +57,7 @@ class FileIndex:
 
     def _list(self) -> Sequence[str]:
         from wieldy.core.subprocesses import run_limited
-        from wieldy.files.search.ignore import endless_ignore_file
+        from wieldy.files.search.patterns import endless_ignore_file
         from wieldy.files.search.ripgrep import SearchFailure, find_ripgrep
 
         try:

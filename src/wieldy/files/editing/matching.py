@@ -1,22 +1,423 @@
-"""Find the text that the model wants replaced: exactly, or with differences that cannot change which place is meant."""
+"""Find the text that the model wants replaced: exactly, or with differences that cannot change which place is meant.
+
+A tolerant match is restyled: new text gets the indentation, quotes and other typography of the place it goes to. For a text
+that is not there, what is closest to it is described.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from functools import cached_property
-from itertools import accumulate, islice, pairwise
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from functools import cache, cached_property
+from itertools import accumulate, islice, pairwise, zip_longest
 from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.editing.document import Document, Span, SplitsCharacter, normalize_newlines
-from wieldy.files.editing.folding import fold, fold_text
-from wieldy.files.editing.hints import describe_closest
-from wieldy.files.editing.restyling import IndentShift, restyle, shift_between
-from wieldy.files.editing.splicing import Splice, replace_span
+from wieldy.core.truncate import truncate
+from wieldy.files.editing.document import (
+    Document,
+    Span,
+    Splice,
+    SplitsCharacter,
+    common_prefix,
+    normalize_newlines,
+    replace_span,
+)
+
+SINGLE_QUOTES = "‘’‚‛′´ʼ"
+DOUBLE_QUOTES = "“”„‟″"
+DASHES = "‐‑‒–—―−﹣"
+SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+INVISIBLE = "\u00ad\u200b\u200c\u200d\u2060\ufeff"
+# Bytes that did not decode are shown to the model as replacement characters.
+UNDECODED = "".join(map(chr, range(0xDC80, 0xDD00)))
+
+PLAIN: dict[int, int] = {
+    **{ord(char): ord("'") for char in SINGLE_QUOTES},
+    **{ord(char): ord('"') for char in DOUBLE_QUOTES},
+    **{ord(char): ord("-") for char in DASHES},
+    **{ord(char): ord(" ") for char in SPACES},
+    **{ord(char): 0xFFFD for char in UNDECODED},
+    **{full: full - 0xFEE0 for full in range(0xFF01, 0xFF5F)},
+    ord("。"): ord("."),
+    ord("、"): ord(","),
+}
+
+
+class FoldedSegment(Struct, frozen=True):
+    """A range whose length folding changes."""
+
+    folded: int
+    folded_length: int
+    source: int
+    source_length: int
+
+
+class FoldedText(Struct, frozen=True):
+    """A folded text, and where positions in it are in the source. Positions inside a range that was folded as one are None."""
+
+    text: str
+    segments: tuple[FoldedSegment, ...] = ()
+
+    def source_start(self, position: int) -> int | None:
+        """Where a range that begins here begins in the source."""
+        index = bisect_right(self.segments, position, key=lambda segment: segment.folded) - 1
+        if index < 0:
+            return position
+        segment = self.segments[index]
+        if position == segment.folded and segment.folded_length:
+            return segment.source
+        return _source_after(segment, position)
+
+    def source_end(self, position: int) -> int | None:
+        """Where a range that ends here ends in the source."""
+        index = bisect_left(self.segments, position, key=lambda segment: segment.folded)
+        if index < len(self.segments) and self.segments[index].folded == position:
+            return self.segments[index].source
+        return _source_after(self.segments[index - 1], position) if index else position
+
+    def folded_position(self, source: int) -> int | None:
+        """Where a position of the source is in the folded text."""
+        index = bisect_right(self.segments, source, key=lambda segment: segment.source) - 1
+        if index < 0:
+            return source
+        segment = self.segments[index]
+        if source == segment.source:
+            return segment.folded
+        rest = source - segment.source - segment.source_length
+        return None if rest < 0 else segment.folded + segment.folded_length + rest
+
+
+def fold(text: str) -> FoldedText:
+    """Fold a text, keeping the way back."""
+    if text.isascii():
+        return FoldedText(text)
+    pieces: list[str] = []
+    segments: list[FoldedSegment] = []
+    source = folded = 0
+    for match in _length_changes(unicodedata.is_normalized("NFC", text)).finditer(text):
+        old = match.group()
+        new = "..." if old == "…" else "" if old in INVISIBLE else unicodedata.normalize("NFC", old)
+        if len(old) == len(new) == 1:
+            continue
+        pieces += (text[source : match.start()], new)
+        folded += match.start() - source
+        segments.append(FoldedSegment(folded, len(new), match.start(), len(old)))
+        folded, source = folded + len(new), match.end()
+    pieces.append(text[source:])
+    return FoldedText("".join(pieces).translate(PLAIN), tuple(segments))
+
+
+def fold_text(text: str) -> str:
+    """The folded form of a text, where the way back is not needed."""
+    return text if text.isascii() else fold(text).text
+
+
+def _source_after(segment: FoldedSegment, position: int) -> int | None:
+    rest = position - segment.folded - segment.folded_length
+    return None if rest < 0 else segment.source + segment.source_length + rest
+
+
+@cache
+def _length_changes(composed: bool) -> re.Pattern[str]:
+    """Matches what folding may change in length; in composed (NFC) text there are no combining sequences to look for."""
+    simple = f"…|[{INVISIBLE}]"
+    if composed:
+        return re.compile(simple)
+    marks = "".join(char for char in map(chr, range(0x300, 0x1F000)) if unicodedata.combining(char))
+    return re.compile(f"[^\n…{INVISIBLE}][{marks}]+|[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|{simple}")
+
+
+TAB_WIDTHS = (4, 2, 8, 3)
+# Beyond this many pairs of lines or characters two texts are not compared.
+MAX_COMPARISONS = 1_000_000
+BEFORE_OPENING_QUOTE = " \t\n([{<-—–/=" + SPACES
+
+
+def indent_of(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+class IndentShift(Struct, frozen=True):
+    """Turns an indentation as sent into the file's: convert tabs or spaces, then add or remove a part."""
+
+    width: int = 0
+    to_tabs: bool = False
+    added: str = ""
+    removed: str = ""
+
+    def apply(self, line: str) -> str | None:
+        """The line with the file's indentation; None where there is not enough indentation to take away."""
+        indent = indent_of(line)
+        rest = line[len(indent) :]
+        if not rest:
+            return line
+        converted = self.convert(indent)
+        if not converted.startswith(self.removed):
+            return None
+        return self.added + converted[len(self.removed) :] + rest
+
+    def convert(self, indent: str) -> str:
+        if not self.width:
+            return indent
+        if not self.to_tabs:
+            return indent.expandtabs(self.width)
+        columns = len(indent.expandtabs(self.width))
+        return "\t" * (columns // self.width) + " " * (columns % self.width)
+
+    @property
+    def description(self) -> str:
+        """What is different in the file."""
+        if self.width:
+            return f"{'tabs' if self.to_tabs else 'spaces'} instead of {'spaces' if self.to_tabs else 'tabs'}"
+        return f"{_count(self.added)} more" if self.added else f"{_count(self.removed)} less"
+
+
+def shift_between(sent: Sequence[str], file_lines: Sequence[str]) -> IndentShift | None:
+    """The one shift that turns every line's indentation as sent into that of the file, if there is one."""
+    pairs = [
+        (indent_of(a), indent_of(b)) for a, b in zip(sent, file_lines, strict=True) if a.strip(" \t") and b.strip(" \t")
+    ]
+    if not pairs:
+        return None
+    candidates = [shift for shift in _candidates(pairs) if shift is not None]
+    return min(candidates, key=lambda shift: len(shift.added) + len(shift.removed), default=None)
+
+
+def _candidates(pairs: list[tuple[str, str]]) -> Iterable[IndentShift | None]:
+    yield _offset(pairs, IndentShift())
+    sent, in_file = "".join(a for a, _ in pairs), "".join(b for _, b in pairs)
+    if "\t" not in sent and "\t" in in_file and " " not in in_file:
+        for width in TAB_WIDTHS:
+            if all(len(a) % width == 0 for a, _ in pairs):
+                yield _offset(pairs, IndentShift(width, to_tabs=True))
+    if "\t" in sent and " " not in sent and "\t" not in in_file:
+        for width in TAB_WIDTHS:
+            yield _offset(pairs, IndentShift(width))
+
+
+def _offset(pairs: list[tuple[str, str]], base: IndentShift) -> IndentShift | None:
+    converted = [(base.convert(a), b) for a, b in pairs]
+    first, other = converted[0]
+    if other.endswith(first):
+        added = other[: len(other) - len(first)]
+        return IndentShift(base.width, base.to_tabs, added) if all(b == added + a for a, b in converted) else None
+    if first.endswith(other):
+        removed = first[: len(first) - len(other)]
+        fits = all(a == removed + b for a, b in converted)
+        return IndentShift(base.width, base.to_tabs, removed=removed) if fits else None
+    return None
+
+
+def _count(indent: str) -> str:
+    kind = "tab" if set(indent) == {"\t"} else "space" if set(indent) == {" "} else "character"
+    return f"{len(indent)} {kind}{'s' if len(indent) != 1 else ''}"
+
+
+def restyle(old: str, file_text: str, new: str, shift: IndentShift | None = None) -> str | None:
+    """`new` in the style of the file, given that `old` was sent for what the file has as `file_text`; the two correspond line
+    by line. None where the shift cannot be applied to `new`."""
+    old_lines, file_lines, new_lines = old.split("\n"), file_text.split("\n"), new.split("\n")
+    # What follows a last line end is not a line but the beginning of the next one, which does not matter here.
+    ended = old.endswith("\n") and file_text.endswith("\n")
+    if ended:
+        old_lines.pop(), file_lines.pop()
+    last = new_lines.pop() if ended or not new_lines[-1] else None
+    typography = _typography(old, file_text)
+    lines: list[str | None] = []
+    for tag, i, j, k, m in _opcodes(old_lines, new_lines):
+        if tag == "equal":
+            lines += file_lines[i:j]
+            continue
+        for n, line in enumerate(new_lines[k:m], start=i):
+            corresponds = n < j and fold_text(old_lines[n]) == fold_text(file_lines[n])
+            styled = _restyle_line(old_lines[n], file_lines[n], line, typography) if corresponds else line
+            lines.append(styled if shift is None else shift.apply(styled))
+    if last is not None:
+        lines.append(shift.apply(last) if shift is not None and last else last)
+    return None if None in lines else "\n".join(line for line in lines if line is not None)
+
+
+def _opcodes(one: list[str] | str, other: list[str] | str) -> Sequence[tuple[str, int, int, int, int]]:
+    if len(one) * len(other) > MAX_COMPARISONS:
+        return [("replace", 0, len(one), 0, len(other))]
+    return SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
+
+
+def _restyle_line(old: str, file_line: str, new: str, typography: Mapping[str, str]) -> str:
+    """Unchanged parts of a line are taken from the file, new ones get its typography."""
+    if old == file_line:
+        return new
+    old_folded, file_folded = fold(old), fold(file_line)
+    composed = unicodedata.is_normalized("NFC", file_line) or not unicodedata.is_normalized("NFC", old)
+    pieces: list[str] = []
+    for tag, i, j, k, m in _opcodes(old, new):
+        start, end = old_folded.folded_position(i), old_folded.folded_position(j)
+        if tag == "equal" and start is not None and end is not None:
+            first, last = file_folded.source_start(start), file_folded.source_end(end)
+            if first is not None and last is not None:
+                pieces.append(file_line[first:last])
+                continue
+        piece = "".join(_typeset(new, at, typography) for at in range(k, m))
+        pieces.append(piece if composed else unicodedata.normalize("NFD", piece))
+    return "".join(pieces)
+
+
+def _typography(old: str, file_text: str) -> dict[str, str]:
+    """For each plain character the one (or the pair of quotes) that the file always has in its place."""
+    if file_text.isascii() or len(fold_text(old)) != len(fold_text(file_text)):
+        return {}
+    forms_of: defaultdict[str, set[str]] = defaultdict(set)
+    for plain, form in _corresponding(old, file_text):
+        forms_of[plain].add(form)
+    typography: dict[str, str] = {}
+    for plain, forms in forms_of.items():
+        if plain in SPACES or plain in {" ", "\ufffd"} or plain in forms:
+            continue
+        if forms <= set(DOUBLE_QUOTES[:2]):
+            typography[plain] = DOUBLE_QUOTES[:2]
+        elif len(forms) == 1 or forms <= set(SINGLE_QUOTES[:2]):
+            typography[plain] = "".join(sorted(forms))
+    return typography
+
+
+def _corresponding(old: str, file_text: str) -> Iterator[tuple[str, str]]:
+    """Pairs of characters that folding maps one to one."""
+    old_folded, file_folded = fold(old), fold(file_text)
+    for position in range(len(old_folded.text)):
+        i, j = old_folded.source_start(position), old_folded.source_end(position + 1)
+        k, m = file_folded.source_start(position), file_folded.source_end(position + 1)
+        if i is not None and k is not None and j == i + 1 and m == k + 1:
+            yield old[i], file_text[k]
+
+
+def _typeset(text: str, at: int, typography: Mapping[str, str]) -> str:
+    forms = typography.get(text[at])
+    if forms is None:
+        return text[at]
+    if len(forms) == 1:
+        return forms
+    return forms[0] if at == 0 or text[at - 1] in BEFORE_OPENING_QUOTE else forms[1]
+
+
+# The longest lines sent are looked for, each with so many candidates.
+ANCHORS = 4
+CANDIDATES = 4
+COMPARED_WIDTH = 200
+COMPARED_LINES = 60
+MAX_LINES = 14
+MAX_WIDTH = 160
+MIN_SCORE = 45.0
+READ_AGAIN = "Read the file again and copy the text exactly."
+
+
+def describe_closest(document: Document, old: str) -> str:
+    """Describe the part of a document that is most like a text that is not in it."""
+    old = document.normalize(old)
+    sent = old.strip("\n").split("\n")[:COMPARED_LINES]
+    lines = document.text.split("\n")
+    start, score = _find_closest(sent, lines)
+    if score < MIN_SCORE:
+        return f"Nothing in it is much like it. {READ_AGAIN}"
+    region = lines[start : start + len(sent)]
+    first = start + 1
+    where = f"line {first}" if len(region) == 1 else f"lines {first}-{first + len(region) - 1}"
+    comparison = "\n".join(islice(_compare(sent, region), MAX_LINES))
+    difference = _first_difference(sent, region, first) or _line_break_difference(old, lines, start, len(sent))
+    return (
+        f"The closest is at {where} ({score:.0f} % alike; - is old_string, + is the file):\n{comparison}\n"
+        f"{difference or READ_AGAIN}"
+    )
+
+
+def _find_closest(sent: list[str], lines: list[str]) -> tuple[int, float]:
+    """The line from which the file is most like what was sent, and how much, in percent."""
+    from rapidfuzz import fuzz, process
+
+    keys = [line.strip()[:COMPARED_WIDTH] for line in lines]
+    sent_keys = [line.strip()[:COMPARED_WIDTH] for line in sent]
+    longest = sorted((n for n, line in enumerate(sent_keys) if line), key=lambda n: -len(sent_keys[n]))[:ANCHORS]
+    starts: dict[int, None] = {}
+    for anchor in longest:
+        candidates = process.extract(
+            sent_keys[anchor], keys, scorer=fuzz.ratio, limit=CANDIDATES, score_cutoff=MIN_SCORE
+        )
+        starts.update(dict.fromkeys(max(0, index - anchor) for _, _, index in candidates))
+    best, best_score = 0, 0.0
+    for start in starts:
+        pairs = zip_longest(sent_keys, keys[start : start + len(sent_keys)], fillvalue="")
+        weighted = [(len(a) + 1, fuzz.ratio(a, b)) for a, b in pairs]
+        score = sum(weight * ratio for weight, ratio in weighted) / sum(weight for weight, _ in weighted)
+        if score > best_score:
+            best, best_score = start, score
+    return best, best_score
+
+
+def _compare(sent: list[str], region: list[str]) -> Iterator[str]:
+    for tag, i, j, k, m in SequenceMatcher(None, sent, region, autojunk=False).get_opcodes():
+        if tag == "equal":
+            yield from (f"  {truncate(line, MAX_WIDTH)}" for line in region[k:m])
+        else:
+            yield from (f"- {truncate(line, MAX_WIDTH)}" for line in sent[i:j])
+            yield from (f"+ {truncate(line, MAX_WIDTH)}" for line in region[k:m])
+
+
+def _first_difference(sent: list[str], region: list[str], first: int) -> str:
+    for number, (a, b) in enumerate(zip_longest(sent, region, fillvalue=None), start=first):
+        if a == b:
+            continue
+        if a is None or b is None:
+            return f"The {'file' if b is None else 'text sent'} ends there. {READ_AGAIN}"
+        file_line = b.lstrip(" \t") if number == first and not a[:1].isspace() else b
+        same = common_prefix(a, file_line)
+        if same == len(a) and (a == file_line or number == first + len(sent) - 1):
+            continue
+        return (
+            f"First difference, line {number}, after {same} character{'s' if same != 1 else ''}: "
+            f"old_string has {_describe(a, same)}, the file has {_describe(file_line, same)}."
+        )
+    return ""
+
+
+def _line_break_difference(old: str, lines: list[str], start: int, count: int) -> str:
+    """Compare the line breaks around the text sent with those around the lines that it equals."""
+    above, below = (
+        "".join(f"{line}\n" for line in lines[:start]),
+        "".join(f"\n{line}" for line in lines[start + count :]),
+    )
+    sides = (
+        ("before", len(old) - len(old.lstrip("\n")), len(above) - len(above.rstrip("\n"))),
+        ("after", len(old) - len(old.rstrip("\n")), len(below) - len(below.lstrip("\n"))),
+    )
+    for side, sent, present in sides:
+        if sent > present:
+            return (
+                f"The difference is in the line breaks {side} this text: old_string has {sent}, the file has {present}."
+            )
+    return ""
+
+
+def _describe(line: str, at: int) -> str:
+    if at >= len(line):
+        return "the end of the line"
+    char = line[at]
+    run = len(line[at:]) - len(line[at:].lstrip(char))
+    if char in " \t":
+        kind = "tab" if char == "\t" else "space"
+        return f"a {kind}" if run == 1 else f"{run} {kind}s"
+    if "!" <= char <= "~":
+        return f"`{char}`"
+    name = unicodedata.name(char, "")
+    printed = f"{char!r} " if char.isprintable() else ""
+    return f"{printed}(U+{ord(char):04X}{' ' + name if name else ''})"
+
 
 Tier: TypeAlias = Literal["exact", "typography", "trailing-space", "indentation"]
 TIERS: tuple[Tier, ...] = get_args(Tier)

@@ -1,14 +1,21 @@
-"""Watch a project around a shell command, and record in the journal what the command changed."""
+"""Watch a project around a shell command, and record in the journal what the command changed.
+
+While a command runs, a record lies beside the copies of files: which call it is, and the manifest from before it. A slot
+with such a record whose lock is free had an owner that died: the next process finds out what the command changed. The
+guardian of the shells writes down when the last process of the command had ended; later changes are not the command's.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from wieldy.core.errors import WieldyError
@@ -17,13 +24,253 @@ from wieldy.core.realpath import realpath
 from wieldy.core.state_dirs import state_home
 from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.core.workspace import Workspace
-from wieldy.files.journal.entries import ChangeOrigin, Uncovered
-from wieldy.files.journal.interrupted_commands import RunningCommands
-from wieldy.files.journal.journal import Journal
-from wieldy.files.journal.paths import snapshot_folder
-from wieldy.files.journal.snapshot_types import SnapshotScope, TreeChanges, TreeSnapshot
+from wieldy.files.journal.entries import ChangeOrigin, FileChange, Uncovered, limit_uncovered, summarize_uncovered
+from wieldy.files.journal.journal import Journal, snapshot_folder
+from wieldy.files.journal.snapshot_contents import (
+    RUNNING_PREFIX,
+    FileCopies,
+    SnapshotLimits,
+    SnapshotScope,
+    TreeChanges,
+    TreeSnapshot,
+    WatchedPath,
+    awaits_recovery,
+    slots,
+    try_lock,
+)
+from wieldy.files.journal.store import JournalStore
+from wieldy.files.journal.tree_manifest import (
+    CLOCK_TICK_NS,
+    FileStamp,
+    FolderState,
+    TreeManifest,
+    next_manifest_name,
+    read_manifest,
+    read_stamp,
+    remove_manifests,
+    save_manifest,
+)
 from wieldy.files.journal.tree_snapshot import TreeSnapshots
-from wieldy.files.journal.uncovered import limit_uncovered, summarize_uncovered
+from wieldy.files.writing.tree_commit import Node, NodeChange, NodeKind
+
+# How long recovery waits for the guardian, and how long its walk may take.
+GUARDIAN_SECONDS = 5.0
+WALK_SECONDS = 5.0
+POLL_SECONDS = 0.02
+CHANGED_LATER = "it was changed after the process died, or by a command that outlived it"
+
+
+class RecordedPath(msgspec.Struct, frozen=True):
+    """A `WatchedPath`."""
+
+    path: bytes
+    stamp: FileStamp | None
+    source: int | bytes | None
+    kind: NodeKind | None
+    mode: int
+    target: bytes
+    missing_folders: tuple[bytes, ...]
+
+
+class RunningCommand(msgspec.Struct, frozen=True):
+    """What recovery needs to know about a command. Names are bytes, as file names may be any bytes."""
+
+    origin: ChangeOrigin
+    started: int
+    folders: tuple[bytes, ...]
+    manifest: str
+    paths: tuple[RecordedPath, ...]
+    unreached: tuple[bytes, ...]
+    unreadable: tuple[bytes, ...]
+    ended_file: bytes
+
+
+class RunningCommands:
+    """The records of the commands that run in this process."""
+
+    def __init__(self) -> None:
+        self._manifests: dict[Path, str] = {}
+        self._last: tuple[str, dict[str, FolderState], int] | None = None
+
+    def begin(self, snapshot: TreeSnapshot, copies: FileCopies, origin: ChangeOrigin, ended_file: str) -> Path:
+        """Write down that a command is about to run. Raises `OSError`."""
+        with suppress(OSError):
+            os.unlink(ended_file)  # of a process that died earlier in the same session
+        manifest = self._save(snapshot, copies)
+        record = RunningCommand(
+            origin,
+            snapshot.started,
+            tuple(map(os.fsencode, snapshot.scope.folders)),
+            manifest,
+            tuple(_recorded(path, watched) for path, watched in snapshot.paths.items()),
+            _encode(snapshot.manifest.unreached),
+            _encode(snapshot.manifest.unreadable),
+            os.fsencode(ended_file),
+        )
+        path = copies.folder / f"{RUNNING_PREFIX}{os.urandom(6).hex()}"
+        temporary = path.with_name(f"new-{path.name}")
+        temporary.write_bytes(msgspec.msgpack.encode(record))
+        os.replace(temporary, path)
+        self._manifests[path] = manifest
+        return path
+
+    def end(self, path: Path) -> None:
+        """Remove the record of a command whose changes are in the journal."""
+        self._manifests.pop(path, None)
+        with suppress(OSError):
+            path.unlink()
+
+    def _save(self, snapshot: TreeSnapshot, copies: FileCopies) -> str:
+        """Save the manifest of a snapshot, unless the last one that was saved is the same."""
+        if not snapshot.scope.folders:
+            return ""
+        folders = snapshot.manifest.folders
+        copied = copies.size
+        if self._last is not None and (copies.folder / self._last[0]).exists():
+            name, last, last_copied = self._last
+            if (
+                copied == last_copied
+                and len(last) == len(folders)
+                and all(map(_is_same, last.items(), folders.items()))
+            ):
+                return name
+        name = next_manifest_name(copies.folder)
+        save_manifest(copies.folder, name, folders)
+        self._last = name, dict(folders), copied
+        remove_manifests(copies.folder, keep={name, *self._manifests.values()})
+        return name
+
+
+def recover_interrupted(
+    folder: Path, store: JournalStore, env: Mapping[str, str], notify: Callable[[str], None]
+) -> None:
+    """Record what commands changed whose process died. Raises `OSError`."""
+    for slot in slots(folder):
+        if not awaits_recovery(slot):
+            continue
+        lock = try_lock(slot)
+        if lock is None:
+            continue  # its process lives
+        copies = FileCopies(slot, lock)
+        try:
+            for path in sorted(slot.glob(f"{RUNNING_PREFIX}*")):
+                _recover(path, copies, store, env, notify)
+        finally:
+            copies.close()
+
+
+def _recover(
+    path: Path, copies: FileCopies, store: JournalStore, env: Mapping[str, str], notify: Callable[[str], None]
+) -> None:
+    try:
+        record = msgspec.msgpack.decode(path.read_bytes(), type=RunningCommand)
+    except msgspec.DecodeError:
+        path.unlink()
+        return
+    origin = record.origin
+    if any(entry.tool == origin.tool and entry.session == origin.session for entry in store.find(call=origin.call_id)):
+        path.unlink()  # it died after its changes were recorded
+        return
+    ended = _wait_for_end(os.fsdecode(record.ended_file))
+    changes = _find_changes(record, copies, env)
+    changes = _only_by_command(changes, ended)
+    if changes.changes or changes.nodes or changes.uncovered:
+        store.record(changes.changes, msgspec.structs.replace(origin, uncovered=changes.uncovered), changes.nodes)
+        from wieldy.files.search.format import display_path, escape_controls
+
+        paths = dict.fromkeys(each.path for each in changes.changes) | dict.fromkeys(
+            each.path for each in changes.nodes
+        )
+        names = [escape_controls(display_path(path)) for path in paths]
+        listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        notify(
+            f"{origin.tool} ({origin.call_id}) was interrupted by a crash; undo now covers what it changed: {listed}"
+        )
+    path.unlink()
+
+
+def _find_changes(record: RunningCommand, copies: FileCopies, env: Mapping[str, str]) -> TreeChanges:
+    folders = read_manifest(copies.folder / record.manifest) if record.manifest else {}
+    tops = tuple(map(os.fsdecode, record.folders))
+    if folders is None:
+        reason = "the process died while a command ran, and the record of the files before it is damaged"
+        return TreeChanges((), tuple(Uncovered(top, reason, False) for top in tops))
+    manifest = TreeManifest(record.started)
+    manifest.folders = folders
+    manifest.unreached = [os.fsdecode(path) for path in record.unreached]
+    manifest.unreadable = [os.fsdecode(path) for path in record.unreadable]
+    snapshot = TreeSnapshot(SnapshotScope(tops), manifest)
+    for each in record.paths:
+        node = None if each.kind is None else Node(each.kind, each.mode, os.fsdecode(each.target))
+        watched = WatchedPath(each.stamp, each.source, node, tuple(map(os.fsdecode, each.missing_folders)))
+        snapshot.paths[os.fsdecode(each.path)] = watched
+    snapshots = TreeSnapshots(copies.folder.parent, env, SnapshotLimits(seconds=WALK_SECONDS))
+    snapshots.contents.copies = copies
+    return snapshots.compare(snapshot, keep_rules=False)
+
+
+def _only_by_command(changes: TreeChanges, ended: int | None) -> TreeChanges:
+    """Leave out what changed after the last process of the command had ended."""
+    own: list[FileChange] = []
+    uncovered = list(changes.uncovered)
+    for change in changes.changes:
+        stamp = read_stamp(change.path) if change.after is not None else None
+        if stamp is None or (ended is not None and stamp.changed <= ended + CLOCK_TICK_NS):
+            own.append(change)
+        elif change.before is not None or ended is None:
+            uncovered.append(Uncovered(change.path, CHANGED_LATER, False))
+    own_nodes: list[NodeChange] = []
+    for node in changes.nodes:
+        changed = _change_time(node.path)
+        if changed is None or (ended is not None and changed <= ended + CLOCK_TICK_NS):
+            own_nodes.append(node)
+        elif node.is_folder and node.after is not None and node.before is None:
+            own_nodes.append(node)  # what has come into it since changed its time; it stays where it is not empty
+        elif node.before is not None or ended is None:
+            uncovered.append(Uncovered(node.path, CHANGED_LATER, False))
+    return TreeChanges(tuple(own), tuple(uncovered), tuple(own_nodes))
+
+
+def _change_time(path: str) -> int | None:
+    try:
+        return os.lstat(path).st_ctime_ns
+    except (OSError, ValueError):
+        return None
+
+
+def _recorded(path: str, watched: WatchedPath) -> RecordedPath:
+    node = watched.node
+    return RecordedPath(
+        os.fsencode(path),
+        watched.stamp,
+        watched.source,
+        None if node is None else node.kind,
+        0 if node is None else node.mode,
+        b"" if node is None else os.fsencode(node.target),
+        _encode(watched.missing_folders),
+    )
+
+
+def _wait_for_end(ended_file: str) -> int | None:
+    """When the last process of the command ended, in nanoseconds; None if the guardian has not said so."""
+    deadline = time.monotonic() + GUARDIAN_SECONDS
+    while ended_file and os.path.isdir(os.path.dirname(ended_file)):
+        try:
+            with open(ended_file, encoding="ascii") as file:
+                return int(file.read())
+        except (OSError, ValueError):
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(POLL_SECONDS)
+    return None
+
+
+def _is_same(one: tuple[str, FolderState], other: tuple[str, FolderState]) -> bool:
+    return one[0] == other[0] and one[1] is other[1]
+
+
+def _encode(paths: list[str] | tuple[str, ...]) -> tuple[bytes, ...]:
+    return tuple(map(os.fsencode, paths))
 
 
 class CommandSnapshots:

@@ -1,32 +1,289 @@
-"""A workspace's journal: records changes, recovers from crashes, and undoes."""
+"""A workspace's journal: locks files, records changes, recovers from crashes, undoes, and drops what is old."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
+import shutil
+import time
+import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from hashlib import blake2b
+from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wieldy.core.events import Notice
 from wieldy.core.filesystem import RemoteFileSystem
+from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.threads import in_thread, in_thread_uncancellable, run_in_background
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import ChangeOrigin, EntryState, FileChange, JournalEntry
-from wieldy.files.journal.locks import FileLocks, HeldLocks
-from wieldy.files.journal.paths import journal_path, snapshot_folder
-from wieldy.files.journal.recovery import recover_pending
-from wieldy.files.journal.retention import Retention, compress_contents
-from wieldy.files.journal.store import JournalStore
-from wieldy.files.writing.disk import LOCAL_DISK, Disk
-from wieldy.files.writing.errors import WriteError, explain_os_error
-from wieldy.files.writing.nodes import NodeChange
+from wieldy.files.journal.store import ContentUnavailable, JournalStore
+from wieldy.files.writing.disk import LOCAL_DISK, Disk, WriteError, explain_os_error
 from wieldy.files.writing.target import FileWrite
+from wieldy.files.writing.tree_commit import NodeChange
 from wieldy.files.writing.writers import LocalWriter, RemoteWriter
 
 if TYPE_CHECKING:
-    from wieldy.files.journal.undo import UndoPlan, UndoSelector
+    from wieldy.files.journal.undo import ChangesSince, UndoPlan, UndoSelector
+
+DATABASE_NAME = "journal.sqlite3"
+
+
+def journal_path(workspace: Workspace) -> Path:
+    """The database of a workspace's journal; it exists once something was changed."""
+    place = "" if workspace.backend is None else workspace.backend.id
+    return workspace.state_dir / "journal" / project_key(workspace.root, place) / DATABASE_NAME
+
+
+def project_key(root: str, place: str = "") -> str:
+    """A folder name for a project: readable, and unique by a hash of its path. `place` is the id of its backend."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(root)).strip("-.")[:40] or "root"
+    place_key = b"\0" + os.fsencode(place) if place else b""
+    return f"{readable}-{blake2b(os.fsencode(Path(root)) + place_key, digest_size=6).hexdigest()}"
+
+
+def snapshot_folder(workspace: Workspace) -> Path:
+    """Where copies of files are kept while commands run, one folder for each process."""
+    return journal_path(workspace).parent / "snapshots"
+
+
+# Paths share a fixed number of lock files: none has to be removed, and two unrelated paths rarely meet.
+
+LOCK_FILES = 256
+
+
+class HeldLocks:
+    """Locks held until the end of a `with`. `acquired` is false where one was taken and not waited for."""
+
+    __slots__ = ("_fds", "acquired")
+
+    def __init__(self, paths: Iterable[str] = (), *, wait: bool = True) -> None:
+        self.acquired = True
+        self._fds: list[int] = []
+        try:
+            for path in paths:
+                fd = _open(path)
+                self._fds.append(fd)
+                fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.acquired = False
+            self._release()
+        except BaseException:
+            self._release()
+            raise
+
+    def __enter__(self) -> HeldLocks:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        while self._fds:
+            os.close(self._fds.pop())
+
+
+class FileLocks:
+    """Locks by name, kept as files in a folder. Spellings that differ in case or Unicode form share a lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+
+    def hold(self, names: Iterable[str], *, wait: bool = True) -> HeldLocks:
+        """Hold the locks of all these names, taken in one order so that two writers cannot deadlock."""
+        numbers = sorted({_lock_number(name) for name in names})
+        return HeldLocks([f"{self._folder}/{number:02x}" for number in numbers], wait=wait)
+
+
+def _open(path: str) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        make_private_folder(Path(path).parent)
+        return os.open(path, flags, 0o600)
+
+
+def _lock_number(name: str) -> int:
+    folded = unicodedata.normalize("NFC", name).casefold()
+    return blake2b(os.fsencode(folded), digest_size=1).digest()[0] % LOCK_FILES
+
+
+DAY = 86_400.0
+STAMP_NAME = "swept"
+TRANSCRIPT_NAME = "transcript.jsonl"
+# Entries go in steps of this fraction until a journal is small enough.
+STEP = 0.1
+# Copies of files around commands save time, nothing more.
+COPIES_DAYS = 7
+
+
+class Retention:
+    """Sweeps the journals of all projects, and old sessions, at most once a day. Without `session_days` sessions stay."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_age_days: int = 30,
+        max_bytes: int = 1 << 30,
+        session_days: int | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._folder = folder
+        self._session_days = session_days
+        self._max_age = max_age_days * DAY
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._next_check = 0.0
+
+    def is_due(self) -> bool:
+        """Whether nobody has swept today. Marks it as done, so that no other process begins as well."""
+        if self._clock() < self._next_check:
+            return False
+        stamp = self._folder / STAMP_NAME
+        try:
+            self._next_check = stamp.stat().st_mtime + DAY
+            if self._clock() < self._next_check:
+                return False
+            os.utime(stamp, (self._clock(), self._clock()))
+        except FileNotFoundError:
+            if not self._folder.is_dir():
+                return False
+            with suppress(OSError):
+                stamp.touch(mode=0o600)
+        except OSError:
+            return False  # a state folder that cannot be written needs no sweeping
+        return True
+
+    def sweep(self) -> None:
+        """Drop what exceeds age or size in each project's journal, and give the space back. Remove old sessions."""
+        if self._session_days is not None:
+            remove_old_sessions(self._folder.parent / "sessions", self._clock() - self._session_days * DAY)
+        with suppress(OSError):
+            for folder in sorted(path for path in self._folder.iterdir() if path.is_dir()):
+                self._remove_old_format(folder)
+                self._remove_old_copies(folder)
+                if (folder / DATABASE_NAME).exists():
+                    store = JournalStore(folder / DATABASE_NAME, replace_unusable=False)
+                    with closing(store), suppress(OSError):
+                        self._sweep(store)
+
+    def _sweep(self, store: JournalStore) -> None:
+        deleted = store.delete_entries("time < ?", self._clock() - self._max_age)
+        store.compress_contents()
+        while store.used_bytes() > self._max_bytes:
+            # The newest entry always stays.
+            oldest = f"id <= (SELECT min(id) + (max(id) - min(id)) * {STEP} FROM entries) AND id < (SELECT max(id) FROM entries)"
+            if not store.delete_entries(oldest):
+                break
+            deleted += 1
+        if deleted:
+            store.database.reclaim_space()
+
+    def _remove_old_copies(self, folder: Path) -> None:
+        """Remove copies of files that no process has used for days; one that works in the project makes them anew."""
+        from wieldy.files.journal.snapshot_contents import LOCK_NAME, awaits_recovery, slots, try_lock
+
+        for slot in slots(folder / "snapshots"):
+            with suppress(OSError):
+                if self._clock() - (slot / "copies").stat().st_mtime < COPIES_DAYS * DAY or awaits_recovery(slot):
+                    continue
+                if (lock := try_lock(slot)) is None:
+                    continue
+                try:
+                    for path in slot.iterdir():
+                        if path.name != LOCK_NAME:
+                            path.unlink()
+                finally:
+                    os.close(lock)
+
+    def _remove_old_format(self, folder: Path) -> None:
+        """Remove the journal files that versions before the database wrote."""
+        for path in folder.glob("*.journal"):
+            with suppress(OSError):
+                if self._clock() - path.stat().st_mtime > self._max_age:
+                    path.unlink()
+
+
+def compress_contents(database: str, is_stopped: Callable[[], bool]) -> None:
+    """Compress what a journal has stored since the last time, until that is done or stopped."""
+    with closing(JournalStore(Path(database), replace_unusable=False)) as store, suppress(OSError):
+        store.compress_contents(is_stopped)
+
+
+def remove_old_sessions(folder: Path, before: float) -> None:
+    """Remove the sessions below a folder that nobody has used since a time, and that are not open."""
+    with suppress(OSError):
+        for session in [path for path in folder.iterdir() if path.is_dir()]:
+            with suppress(OSError):
+                if _last_use(session) < before and not _is_open(session / TRANSCRIPT_NAME):
+                    shutil.rmtree(session)
+
+
+def _last_use(session: Path) -> float:
+    return max(path.stat().st_mtime for path in (session, *session.iterdir()))
+
+
+def _is_open(transcript: Path) -> bool:
+    """Whether a process has the transcript locked."""
+    try:
+        descriptor = os.open(transcript, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def recover_pending(store: JournalStore, locks: FileLocks, writer: LocalWriter, notify: Callable[[str], None]) -> None:
+    """Bring the files of each pending entry to all new or all old. Entries of living writers are left alone."""
+    for entry in store.pending():
+        try:
+            outcome = _recover(entry, store, locks, writer)
+        except OSError as error:
+            outcome = f"could not be rolled back yet ({error})"
+        if outcome:
+            notify(f"an interrupted edit {outcome}: {_file_names(entry)}")
+
+
+def _recover(entry: JournalEntry, store: JournalStore, locks: FileLocks, writer: LocalWriter) -> str | None:
+    with locks.hold(_lock_names(entry, writer), wait=False) as held:
+        if not held.acquired or not store.is_pending(entry.id):
+            return None  # its writer lives, or has just finished
+        state: EntryState
+        try:
+            finished = writer.recover_tree([store.file_write(file) for file in entry.files], entry.nodes)
+            state, outcome = ("done", "was found complete") if finished else ("rolled_back", "was rolled back")
+        except ContentUnavailable:
+            state, outcome = "abandoned", "could not be rolled back, its copy is damaged"
+        with suppress(OSError):  # then the next start tries again
+            store.settle(entry.id, state)
+        return outcome
+
+
+def _lock_names(entry: JournalEntry, writer: LocalWriter) -> list[str]:
+    nodes = [node.path for node in entry.nodes]
+    try:
+        return nodes + [name for file in entry.files for name in writer.resolve_target(file.real_path).lock_names]
+    except (WriteError, OSError):
+        return nodes + [file.real_path for file in entry.files]
+
+
+def _file_names(entry: JournalEntry) -> str:
+    from wieldy.files.search.format import display_path, escape_controls
+
+    return ", ".join(escape_controls(display_path(path)) for path in entry.paths)
+
 
 T = TypeVar("T")
 
@@ -73,7 +330,7 @@ class Journal:
             with suppress(OSError):  # whoever writes next is told
                 recover_pending(self.store, self.locks, self.writer, self._notify)
                 if self.workspace.backend is None and os.path.isdir(self._snapshots):
-                    from wieldy.files.journal.interrupted_commands import recover_interrupted
+                    from wieldy.files.journal.command_snapshots import recover_interrupted
 
                     recover_interrupted(self._snapshots, self.store, self.workspace.env, self._notify)
 
@@ -188,3 +445,52 @@ class Journal:
             "WIELDY_HOME moves the folder; the setting journal.required=false allows edits that cannot be undone.",
             number=error.errno or 0,
         )
+
+
+class SessionUndo:
+    """Gives `undo` and `redo` to an object with a workspace and the id of its session."""
+
+    id: str
+    workspace: Workspace
+
+    def _require_open(self) -> None:
+        """Raise `ClosedError` once the object is closed."""
+
+    async def undo(
+        self,
+        call_id: str | None = None,
+        *,
+        turn: bool = False,
+        everything: bool = False,
+        since: float | None = None,
+        merge: bool = False,
+    ) -> UndoPlan:
+        """Take back the last change of this session, those of one call, of the last turn, since a time, or all of them.
+
+        Raises `CannotUndo` when a file has changed since and `merge` is off, or when there is nothing to take back.
+        """
+        from wieldy.files.journal.undo import UndoSelector
+
+        self._require_open()
+        everything = everything or since is not None
+        selector = UndoSelector(call_id, whole_turn=turn, everything=everything, session=self.id, since=since)
+        return self._forget_reads(await self.workspace.services.journal.undo(selector, merge=merge))
+
+    async def redo(self, *, merge: bool = False) -> UndoPlan:
+        """Redo what the last undo took back."""
+        self._require_open()
+        return self._forget_reads(await self.workspace.services.journal.redo(merge=merge, session=self.id))
+
+    async def changes_since(self, times: Sequence[float]) -> list[ChangesSince]:
+        """What this session has changed since each of these times and not taken back."""
+        from wieldy.files.journal.undo import changes_since
+
+        self._require_open()
+        journal = self.workspace.services.journal
+        return await journal.run(changes_since, journal, times, self.id)
+
+    def _forget_reads(self, plan: UndoPlan) -> UndoPlan:
+        state = self.workspace.services.read_state
+        for file in plan.files:
+            state.forget(file.real_path, by_undo=True)
+        return plan

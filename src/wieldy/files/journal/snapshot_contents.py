@@ -1,30 +1,438 @@
 """Where the contents that files had before a command come from: copies, and git.
 
-Files that git has need no copy, nor do files that were copied before and have not changed.
+Files that git has need no copy, nor do files that were copied before and have not changed. What a command turns out to have
+changed goes into the journal's database; a copy is written in a tenth of that time, to one file in the journal's folder. Each
+process has a folder of its own for it, a slot, which the next one takes over together with the copies in it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+import stat
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from hashlib import sha1, sha256
 from heapq import nlargest
 from operator import itemgetter
 from pathlib import Path
+from struct import Struct as BinaryStruct
+from typing import NamedTuple
 
-from wieldy.files.journal.file_copies import FileCopies, open_slot
-from wieldy.files.journal.git_objects import GitIndex, load_index, read_objects
-from wieldy.files.journal.manifest_file import load_manifest, remove_manifests
-from wieldy.files.journal.snapshot_types import CopyCandidate, SnapshotLimits, TreeSnapshot, too_large
+from msgspec import Struct
+
+from wieldy.core.programs import own_program
+from wieldy.core.project_text import open_regular, read_project_text
+from wieldy.files.journal.entries import FileChange, Uncovered
 from wieldy.files.journal.store import ContentUnavailable
 from wieldy.files.journal.tree_manifest import (
+    CLOCK_TICK_NS,
     FileStamp,
     FolderState,
+    FolderWatch,
     Source,
     TimeLimit,
+    TreeManifest,
     iter_files,
+    load_manifest,
     read_stamp,
+    remove_manifests,
     stamp_of,
 )
+from wieldy.files.search.patterns import IgnoreFile, parse_ignore_file
+from wieldy.files.writing.tree_commit import Node, NodeChange
+
+# The index of some 250 000 files. A larger one takes too long to read.
+MAX_INDEX_BYTES = 24 << 20
+GIT_SECONDS = 10.0
+_HEADER = BinaryStruct(">4sII")
+_ENTRY = BinaryStruct(">10I20sH")
+_WORD = 0xFFFFFFFF
+_CONVERTING_CONFIG = r"^(core\.(autocrlf|attributesfile)|extensions\.(partialclone|objectformat)|remote\..*\.promisor)$"
+_CONVERTING_ATTRIBUTE = re.compile(
+    r"(?:^|\s)(?:filter|working-tree-encoding|ident|eol=crlf|text=crlf|crlf|\[attr\])", re.I
+)
+
+
+class GitIndex:
+    """What the index of a repository knew at one moment about the files in its working tree."""
+
+    def __init__(self, root: str, data: bytes, written: int) -> None:
+        self.root = root
+        self._data = data
+        self._written = written
+        self._positions: dict[bytes, int] | None = None
+        self.converted: list[IgnoreFile] = []
+
+    def object_id(self, path: str, stamp: FileStamp) -> bytes | None:
+        """The id of the object that holds the bytes of a file in this state; None if that is not certain."""
+        if self._positions is None:
+            self._positions = dict(_entries(self._data))
+        position = self._positions.get(os.fsencode(path[len(self.root.rstrip("/")) + 1 :]))
+        if position is None:
+            return None
+        entry = _ENTRY.unpack_from(self._data, position)
+        changed, changed_ns, modified, modified_ns, _, inode, mode, _, _, size, object_id, flags = entry
+        known = modified * 10**9 + modified_ns, changed * 10**9 + changed_ns, size, inode
+        if known != (stamp.modified, stamp.changed, stamp.size & _WORD, stamp.inode & _WORD):
+            return None
+        if flags & 0xF000 or not stat.S_ISREG(mode) or stamp.size > _WORD:
+            return None  # assumed unchanged, extended, or in conflict
+        if max(stamp.modified, stamp.changed) > self._written - CLOCK_TICK_NS:
+            return None  # it may have changed after git read it, without a new time stamp
+        if any(rules.verdict(path, False) for rules in self.converted):
+            return None
+        return bytes(object_id)
+
+
+def load_index(root: str, env: Mapping[str, str], attribute_files: Iterable[str] = ()) -> GitIndex | None:
+    """The index of the repository at `root`; None where git cannot be relied on to give files back byte by byte.
+
+    `attribute_files` are the `.gitattributes` of its working tree.
+    """
+    git_folder = _git_folder(root)
+    try:
+        common = _common_folder(git_folder)
+        if not _is_plain(root, env):
+            return None
+        with open(open_regular(f"{git_folder}/index"), "rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_size > MAX_INDEX_BYTES:
+                return None
+            data = file.read()
+    except OSError:
+        return None
+    if (
+        len(data) < _HEADER.size
+        or _HEADER.unpack_from(data)[0] != b"DIRC"
+        or _HEADER.unpack_from(data)[1] not in (2, 3)
+    ):
+        return None
+    index = GitIndex(root, data, status.st_mtime_ns)
+    for path in (*attribute_files, f"{common}/info/attributes"):
+        base = root if path.endswith("/info/attributes") else os.path.dirname(path)
+        if (patterns := _converted_patterns(path)) and (rules := parse_ignore_file("\n".join(patterns), base)):
+            index.converted.append(rules)
+    return index
+
+
+def read_objects(root: str, object_ids: Iterable[bytes], env: Mapping[str, str]) -> Iterator[tuple[bytes, bytes]]:
+    """Ask git for objects; yields those that it has, verified. Nothing is fetched, and no hook or filter runs."""
+    requests = b"".join(object_id.hex().encode() + b"\n" for object_id in dict.fromkeys(object_ids))
+    if not requests:
+        return
+    arguments = ["-c", "core.fsmonitor=false", "cat-file", "--batch", "--buffer"]
+    try:
+        done = subprocess.run(
+            [own_program("git", env), *arguments],
+            cwd=root,
+            env=_environment(env),
+            input=requests,
+            capture_output=True,
+            timeout=GIT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    output, position = done.stdout, 0
+    while (end := output.find(b"\n", position)) >= 0:
+        fields = output[position:end].split()
+        position = end + 1
+        if len(fields) != 3 or not fields[2].isdigit():
+            continue  # "<id> missing"
+        size = int(fields[2])
+        content = output[position : position + size]
+        position += size + 1
+        if fields[1] == b"blob" and sha1(b"blob %d\0%s" % (size, content), usedforsecurity=False).hexdigest() == (
+            fields[0].decode()
+        ):
+            yield bytes.fromhex(fields[0].decode()), content
+
+
+def _entries(data: bytes) -> Iterator[tuple[bytes, int]]:
+    """Path and position of each entry."""
+    _, _, count = _HEADER.unpack_from(data)
+    position, fixed = _HEADER.size, _ENTRY.size
+    for _ in range(count):
+        start = position + fixed
+        flags = data[start - 2 : start]
+        if len(flags) < 2:
+            return
+        length = (flags[0] & 0x0F) << 8 | flags[1]
+        if flags[0] & 0x40:
+            start += 2
+        if length == 0xFFF:
+            length = data.index(b"\0", start) - start
+        yield data[start : start + length], position
+        position += (start - position + length + 8) & ~7
+
+
+def _git_folder(root: str) -> str:
+    dot_git = f"{root.rstrip('/')}/.git"
+    if os.path.isdir(dot_git):
+        return dot_git
+    try:
+        return os.path.join(root, read_project_text(dot_git).removeprefix("gitdir:").strip())
+    except OSError:
+        return dot_git
+
+
+def _common_folder(git_folder: str) -> str:
+    try:
+        return os.path.join(git_folder, read_project_text(f"{git_folder}/commondir").strip())
+    except OSError:
+        return git_folder
+
+
+def _is_plain(root: str, env: Mapping[str, str]) -> bool:
+    """Whether no configuration makes files in the working tree differ from git's objects, or objects be missing."""
+    try:
+        done = subprocess.run(
+            [own_program("git", env), "config", "--includes", "-z", "--get-regexp", _CONVERTING_CONFIG],
+            cwd=root,
+            env=_environment(env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=GIT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    settings = [setting for setting in done.stdout.split(b"\0") if setting]
+    if done.returncode not in (0, 1) or any(setting.lower() != b"core.autocrlf\nfalse" for setting in settings):
+        return False
+    config = env.get("XDG_CONFIG_HOME") or f"{env.get('HOME', '')}/.config"
+    return not any(_converted_patterns(path) for path in (f"{config}/git/attributes", "/etc/gitattributes"))
+
+
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of git commands that only look something up in the repository they are run in."""
+    clean = {name: value for name, value in env.items() if not name.startswith("GIT_")}
+    return clean | {
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_ALLOW_PROTOCOL": "none",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+    }
+
+
+def _converted_patterns(path: str) -> list[str]:
+    """The patterns of an attributes file whose files git converts."""
+    patterns = []
+    for line in _read_text(path).split("\n"):
+        words = line.split(maxsplit=1)
+        if line.startswith("[attr]"):
+            return ["*"]  # it may mean anything
+        if len(words) == 2 and not line.startswith("#") and _CONVERTING_ATTRIBUTE.search(words[1]):
+            patterns.append("*" if words[0].startswith('"') else words[0])
+    return patterns
+
+
+def _read_text(path: str) -> str:
+    try:
+        return read_project_text(path)
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        return "[attr]"  # it may say anything
+
+
+SLOTS = 64
+# A slot with such a file had a process that died while a command ran: it waits for recovery.
+RUNNING_PREFIX = "running-"
+LOCK_NAME = "lock"
+DIGEST_BYTES = 20
+BUFFER_BYTES = 1 << 20
+
+
+class FileCopies:
+    """Contents by offset in one file. Not safe for two threads at once; failures to write are `OSError`s."""
+
+    def __init__(self, folder: Path, lock: int, name: str = "copies") -> None:
+        self.folder = folder
+        self._lock = lock
+        self._fd = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._written = os.fstat(self._fd).st_size
+        self._buffer = bytearray()
+
+    @property
+    def size(self) -> int:
+        return self._written + len(self._buffer)
+
+    def add(self, content: bytes) -> int:
+        """Append a content; returns its offset."""
+        offset = self.size
+        self._buffer += sha256(content).digest()[:DIGEST_BYTES]
+        self._buffer += content
+        if len(self._buffer) > BUFFER_BYTES:
+            self.flush()
+        return offset
+
+    def flush(self) -> None:
+        """Hand everything to the system, so that it outlives this process."""
+        data, self._buffer = self._buffer, bytearray()
+        position, self._written = self._written, self._written + len(data)  # an offset is never used twice
+        done = 0
+        while done < len(data):
+            done += os.pwrite(self._fd, data[done:] if done else data, position + done)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The content of `size` bytes at an offset, verified."""
+        if offset + DIGEST_BYTES + size > self._written:
+            self.flush()
+        record = os.pread(self._fd, DIGEST_BYTES + size, offset)
+        content = record[DIGEST_BYTES:]
+        if len(content) != size or sha256(content).digest()[:DIGEST_BYTES] != record[:DIGEST_BYTES]:
+            raise ContentUnavailable("its copy is damaged")
+        return content
+
+    def reset(self) -> None:
+        """Remove all copies. Only for one who holds no offset."""
+        self._buffer, self._written = bytearray(), 0
+        os.ftruncate(self._fd, 0)
+
+    def compact(self, sizes: Mapping[int, int]) -> dict[int, int]:
+        """Keep only the copies at these offsets, given with their sizes; returns the new offsets of those that are intact."""
+        fresh = FileCopies(self.folder, self._lock, "copies.new")
+        fresh.reset()
+        moved = {}
+        for offset, size in sizes.items():
+            with suppress(ContentUnavailable):
+                moved[offset] = fresh.add(self.read(offset, size))
+        fresh.flush()
+        os.replace(self.folder / "copies.new", self.folder / "copies")
+        os.close(self._fd)
+        self._fd, self._written, self._buffer = fresh._fd, fresh._written, bytearray()
+        return moved
+
+    def close(self) -> None:
+        """Release the slot; the copies stay."""
+        os.close(self._fd)
+        os.close(self._lock)
+
+
+def open_slot(folder: Path) -> FileCopies:
+    """Take the first slot below a folder that no living process has and that needs no recovery. Raises `OSError`."""
+    for number in range(SLOTS):
+        slot = folder / str(number)
+        slot.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if (lock := try_lock(slot)) is None:
+            continue
+        try:
+            if not awaits_recovery(slot):
+                return FileCopies(slot, lock)
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)
+    raise OSError(f"{SLOTS} processes are at work in this project")
+
+
+def try_lock(slot: Path) -> int | None:
+    """Lock a slot until the descriptor returned is closed; None if a living process has it."""
+    lock = os.open(slot / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def awaits_recovery(slot: Path) -> bool:
+    """Whether a slot that nobody has locked was left by a process that died while a command ran."""
+    return any(slot.glob(f"{RUNNING_PREFIX}*"))
+
+
+def slots(folder: Path) -> Iterator[Path]:
+    """The slots that exist below a folder."""
+    with suppress(OSError):
+        yield from sorted(path for path in folder.iterdir() if path.is_dir())
+
+
+class SnapshotLimits(Struct, frozen=True):
+    """What a snapshot may cost. `seconds` is for one walk; copying gets what is left of it, or a little more.
+
+    Bytes: of one file, of all copies, of the changes of one command, and of a repository that is copied although git has it,
+    so that a command can be taken back that removes `.git`.
+    """
+
+    seconds: float = 0.4
+    file_bytes: int = 5 << 20
+    copied_bytes: int = 256 << 20
+    changed_bytes: int = 64 << 20
+    changed_files: int = 20_000
+    repository_bytes: int = 16 << 20
+
+
+class SnapshotScope(Struct, frozen=True):
+    """What to watch: folders with all below them, and single paths. `first` is the folder to look at before others."""
+
+    folders: tuple[str, ...]
+    paths: tuple[str, ...] = ()
+    first: str = ""
+
+
+class TreeChanges(Struct, frozen=True):
+    """What changed: files, and symlinks, folders and permissions; and what may have changed without a way back."""
+
+    changes: tuple[FileChange, ...]
+    uncovered: tuple[Uncovered, ...]
+    nodes: tuple[NodeChange, ...] = ()
+
+
+class WatchedPath(NamedTuple):
+    """A single path before a command: the stamp and content of a file, or what else was there."""
+
+    stamp: FileStamp | None
+    source: Source
+    node: Node | None = None
+    missing_folders: tuple[str, ...] = ()
+
+
+class CopyCandidate(NamedTuple):
+    """A file that has no copy yet."""
+
+    modified: int
+    size: int
+    path: str
+    folder: FolderState
+    position: int
+
+
+class TreeSnapshot:
+    """The files in a scope before a command. `watch` tells in which folders something has changed since, where it can."""
+
+    def __init__(self, scope: SnapshotScope, manifest: TreeManifest, watch: FolderWatch | None = None) -> None:
+        self.scope = scope
+        self.manifest = manifest
+        self.watch = watch
+        self.paths: dict[str, WatchedPath] = {}
+        self.indexes: dict[str, GitIndex | None] = {}
+        self.uncopied: list[CopyCandidate] = []
+        self.copy_problem = ""
+        self.seconds = 0.0
+        self.finished = 0
+
+    @property
+    def started(self) -> int:
+        return self.manifest.started
+
+    def close(self) -> None:
+        if self.watch is not None:
+            self.watch.close()
+            self.watch = None
+
+
+def too_large(limit: int) -> str:
+    return f"larger than {limit >> 20} MB"
+
 
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 # So few files are read faster than git's index.

@@ -1,21 +1,34 @@
-"""Entries and contents in the journal's database."""
+"""The SQLite database of one project's journal: opening, schema, transactions, damage; and the entries and contents in it.
+
+A transaction that records an intent is committed with synchronous=FULL, so that it is on the medium before the file is
+touched. Settling an entry needs no sync: after a crash the files themselves show how far the write came. In WAL mode
+a commit costs one sync, or none; on network file systems, where WAL's shared memory does not work, SQLite's rollback
+journal is used and every commit is synced.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import os
 import sqlite3
+import threading
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 from msgspec.structs import astuple
 
+from wieldy.core.descriptors import add_idle_descriptors
 from wieldy.core.errors import WieldyError
 from wieldy.core.realpath import realpath
-from wieldy.files.journal.database import JournalDatabase
+from wieldy.core.state_dirs import make_private_folder
 from wieldy.files.journal.entries import (
     ChangeOrigin,
     EntryFile,
@@ -26,8 +39,381 @@ from wieldy.files.journal.entries import (
     Uncovered,
     content_hash,
 )
-from wieldy.files.writing.nodes import Node, NodeChange
+from wieldy.files.writing.disk import LOCAL_DISK, sync_folder
 from wieldy.files.writing.target import FileWrite, WriteMethod, split_path
+from wieldy.files.writing.tree_commit import Node, NodeChange
+
+T = TypeVar("T")
+
+APPLICATION_ID = 0x77696C64  # "wild"
+BUSY_SECONDS = 20.0
+# A WAL file that a large transaction has blown up is cut back to this size.
+WAL_BYTES = 16 << 20
+NETWORK_FILE_SYSTEMS = frozenset(
+    {
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "9p",
+        "afs",
+        "ceph",
+        "lustre",
+        "gfs2",
+        "ocfs2",
+        "fuse.sshfs",
+        "fuse.glusterfs",
+    }
+)
+
+# One script for each version of the schema; a database of version n is brought up to date by those after the first n.
+MIGRATIONS = (
+    """
+    CREATE TABLE contents (
+        hash TEXT PRIMARY KEY,
+        size INTEGER NOT NULL,
+        data BLOB NOT NULL  -- zlib
+    );
+    CREATE TABLE entries (
+        id INTEGER PRIMARY KEY,
+        kind TEXT NOT NULL,
+        session TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        turn TEXT,
+        time REAL NOT NULL,
+        coverage TEXT NOT NULL,
+        state TEXT NOT NULL,
+        active INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE INDEX pending_entries ON entries (id) WHERE state = 'pending';
+    CREATE TABLE entry_files (
+        entry_id INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
+        position INTEGER NOT NULL,
+        path TEXT NOT NULL,  -- a BLOB where the name is not valid UTF-8
+        real_path TEXT NOT NULL,
+        before_hash TEXT,
+        after_hash TEXT,
+        mode INTEGER,
+        method TEXT NOT NULL,
+        temp TEXT NOT NULL,
+        backup TEXT NOT NULL,
+        folders TEXT NOT NULL,  -- a JSON array
+        PRIMARY KEY (entry_id, position)
+    ) WITHOUT ROWID;
+    CREATE INDEX entry_files_by_path ON entry_files (real_path, entry_id);
+    CREATE TABLE reversals (
+        entry_id INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
+        reversed_id INTEGER NOT NULL,
+        PRIMARY KEY (entry_id, reversed_id)
+    ) WITHOUT ROWID;
+    CREATE TABLE snapshot_files (  -- the last known state of files in the project, for snapshots around commands
+        path TEXT PRIMARY KEY,
+        modified INTEGER NOT NULL,
+        changed INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        inode INTEGER NOT NULL,
+        mode INTEGER NOT NULL,
+        hash TEXT NOT NULL
+    ) WITHOUT ROWID;
+    """,
+    """
+    UPDATE entries SET coverage = '[]';  -- from now on a JSON array of [path, reason, changed, state]
+    ALTER TABLE entries ADD COLUMN known INTEGER NOT NULL DEFAULT 1;  -- 0: no change is known, only that nobody watched
+    DROP TABLE snapshot_files;  -- copies are kept in files beside the database
+    """,
+    """
+    ALTER TABLE contents ADD COLUMN compressed INTEGER NOT NULL DEFAULT 1;  -- 0: data is the content itself
+    CREATE INDEX uncompressed_contents ON contents (hash) WHERE NOT compressed;
+    """,
+    """
+    CREATE TABLE entry_nodes (  -- symlinks, folders and permissions; kind is file, symlink or folder, or NULL for none of these
+        entry_id INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
+        position INTEGER NOT NULL,
+        path TEXT NOT NULL,
+        before_kind TEXT,
+        before_mode INTEGER,
+        before_target TEXT,
+        after_kind TEXT,
+        after_mode INTEGER,
+        after_target TEXT,
+        PRIMARY KEY (entry_id, position)
+    ) WITHOUT ROWID;
+    """,
+)
+
+
+class _UnusableDatabase(Exception):
+    """The file is damaged, belongs to another program or was written by a newer version."""
+
+
+class JournalDatabase:
+    """One connection, shared by the threads of a process. Every failure is raised as an `OSError`."""
+
+    def __init__(self, path: Path, *, notify: Callable[[str], None], replace_unusable: bool = True) -> None:
+        self.path = str(path)
+        self._folder = str(path.parent)
+        self._notify = notify
+        self._replace_unusable = replace_unusable
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        self._pid = 0
+        self._wal = False
+        add_idle_descriptors(self)
+
+    @property
+    def exists(self) -> bool:
+        return os.path.exists(self.path)
+
+    def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Run queries that see one consistent state."""
+        return self._read(query, "BEGIN")
+
+    def read_one(self, statement: str, *values: object) -> Any:
+        """The first row of a query, or None."""
+        return self._read(lambda db: db.execute(statement, values).fetchone(), "")
+
+    def write(self, change: Callable[[sqlite3.Connection], T], *, durable: bool) -> T:
+        """Run a change and commit it; `durable` waits until it is on the medium."""
+        return self._run(change, "BEGIN IMMEDIATE", durable=durable)
+
+    def reclaim_space(self) -> None:
+        """Give free pages back to the file system."""
+
+        def vacuum(connection: sqlite3.Connection) -> None:
+            connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free a single page
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+        self._run(vacuum, "", durable=False)
+
+    def close(self) -> None:
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None and self._pid == os.getpid():
+                with suppress(sqlite3.Error):
+                    connection.close()
+
+    def release_if_idle(self) -> None:
+        """Close the connection unless a thread uses it; it is opened again at the next use."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self.close()
+            finally:
+                self._lock.release()
+
+    def _read(self, query: Callable[[sqlite3.Connection], T], begin: str) -> T:
+        try:
+            return self._run(query, begin, durable=False)
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES) or not self.exists:
+                raise
+        # SQLite needs to write to its companions even to read, unless it is told that nobody writes.
+        try:
+            with closing(sqlite3.connect(f"file:{quote(self.path)}?immutable=1", uri=True)) as connection:
+                return query(connection)
+        except sqlite3.Error as error:
+            raise _as_os_error(error, self.path) from error
+
+    def _run(self, work: Callable[[sqlite3.Connection], T], begin: str, *, durable: bool) -> T:
+        with self._lock:
+            try:
+                return self._transact(work, begin, durable)
+            except (_UnusableDatabase, sqlite3.Error) as error:
+                if not self._replace_unusable or not _is_unusable(error):
+                    raise _as_os_error(error, self.path) from error
+                self._set_aside(error)
+            try:
+                return self._transact(work, begin, durable)
+            except (_UnusableDatabase, sqlite3.Error) as error:
+                raise _as_os_error(error, self.path) from error
+
+    def _transact(self, work: Callable[[sqlite3.Connection], T], begin: str, durable: bool) -> T:
+        connection = self._open()
+        if not begin:
+            return work(connection)
+        if begin == "BEGIN IMMEDIATE":
+            connection.execute("PRAGMA synchronous=FULL" if durable or not self._wal else "PRAGMA synchronous=NORMAL")
+        connection.execute(begin)
+        try:
+            result = work(connection)
+            connection.execute("COMMIT")
+            return result
+        except BaseException:
+            if connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+            raise
+
+    def _open(self) -> sqlite3.Connection:
+        """The connection to the file that is at the path now: somebody may have removed or replaced the one we had open."""
+        if self._connection is not None:
+            if self._pid != os.getpid():
+                raise OSError(errno.EINVAL, "an SQLite connection cannot be used after fork", self.path)
+            if self._file_identity() == self._identity:
+                return self._connection
+            self.close()
+        with self._exclusive_opening():
+            self._create()
+            self._identity = self._file_identity()
+            connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            try:
+                version = _own_version(connection)
+                self._configure(connection, new=version == 0)
+                _migrate(connection, version)
+            except BaseException:
+                connection.close()
+                raise
+        self._connection, self._pid = connection, os.getpid()
+        return connection
+
+    def _create(self) -> None:
+        """Create the file where there is none, with its mode. The system's errors say more than SQLite's.
+
+        A file that exists is opened by SQLite alone: to close it here would drop the locks that other connections of this
+        process have on it, and other processes would remove the write-ahead log that they use.
+        """
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            if os.path.isdir(self.path):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.path) from None
+            if not os.access(self.path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+                is_read_only = os.statvfs(self.path).f_flag & os.ST_RDONLY
+                number = errno.EROFS if is_read_only else errno.EACCES
+                raise OSError(number, os.strerror(number), self.path) from None
+        else:
+            self._sync_folder()
+
+    def _configure(self, connection: sqlite3.Connection, *, new: bool) -> None:
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES}")
+        if new:
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # has an effect only before the first table
+        wanted = "DELETE" if _is_on_network(self._folder) else "WAL"
+        [mode] = connection.execute("PRAGMA journal_mode").fetchone()
+        if mode != wanted.lower():
+            [mode] = connection.execute(f"PRAGMA journal_mode={wanted}").fetchone()
+        self._wal = mode == "wal"
+
+    def _set_aside(self, error: Exception) -> None:
+        """Rename an unusable database, unless another process has done so already."""
+        identity = self._identity
+        self.close()
+        with self._exclusive_opening():
+            if self._file_identity() != identity:
+                return
+            aside = f"{self.path}.unusable-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+            os.rename(self.path, aside)
+            for suffix in ("-wal", "-shm", "-journal"):
+                with suppress(FileNotFoundError):
+                    os.rename(self.path + suffix, aside + suffix)
+        self._notify(
+            f"the undo journal cannot be used ({error}); it was set aside as {aside} and a new one was begun: "
+            "earlier changes can no longer be undone"
+        )
+
+    @contextmanager
+    def _exclusive_opening(self) -> Iterator[None]:
+        """Keep other processes from opening, creating or replacing the database."""
+        fd = self._open_lock_file()
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def _open_lock_file(self) -> int:
+        path, flags = f"{self._folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            return os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            make_private_folder(Path(self._folder))
+            return os.open(path, flags, 0o600)
+
+    def _sync_folder(self) -> None:
+        fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            sync_folder(LOCAL_DISK, fd)
+        finally:
+            os.close(fd)
+
+    def _file_identity(self) -> tuple[int, int] | None:
+        try:
+            stat = os.stat(self.path)
+        except OSError:
+            return None
+        return stat.st_dev, stat.st_ino
+
+
+def _own_version(connection: sqlite3.Connection) -> int:
+    """The schema version, 0 for a new database; raises where the database is not ours to use."""
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    [application] = connection.execute("PRAGMA application_id").fetchone()
+    [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != APPLICATION_ID and (application or version or tables):
+        raise _UnusableDatabase("it belongs to another program")
+    if version > len(MIGRATIONS):
+        raise _UnusableDatabase(f"a newer version of wieldy wrote it, with schema version {version}")
+    return version
+
+
+def _migrate(connection: sqlite3.Connection, version: int) -> None:
+    for number in range(version, len(MIGRATIONS)):
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {MIGRATIONS[number]} "
+            f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={number + 1}; COMMIT;"
+        )
+
+
+def _is_unusable(error: Exception) -> bool:
+    if isinstance(error, _UnusableDatabase):
+        return True
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or str(error).startswith("no such")
+
+
+def _as_os_error(error: Exception, path: str) -> OSError:
+    """SQLite's failure as the system's, which the caller knows how to explain."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    number = {
+        sqlite3.SQLITE_FULL: errno.ENOSPC,
+        sqlite3.SQLITE_READONLY: errno.EROFS,
+        sqlite3.SQLITE_PERM: errno.EACCES,
+        sqlite3.SQLITE_BUSY: errno.EAGAIN,
+        sqlite3.SQLITE_LOCKED: errno.EAGAIN,
+        sqlite3.SQLITE_TOOBIG: errno.EFBIG,
+    }.get(code, errno.EIO)
+    if number == errno.EIO and _is_full(path):
+        number = errno.ENOSPC
+    return OSError(number, str(error), path)
+
+
+def _is_full(path: str) -> bool:
+    try:
+        volume = os.statvfs(os.path.dirname(path))
+    except OSError:
+        return False
+    return volume.f_bavail * volume.f_frsize < WAL_PAGE_MARGIN
+
+
+# SQLite needs this much for the shared memory of a WAL, and reports an I/O error where it cannot have it.
+WAL_PAGE_MARGIN = 1 << 16
+
+
+def _is_on_network(folder: str) -> bool:
+    """Whether a folder lies on a network file system, as far as the system tells."""
+    try:
+        device = os.stat(folder).st_dev
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
+            for line in mounts:
+                fields, _, rest = line.partition(" - ")
+                if fields.split()[2] == f"{os.major(device)}:{os.minor(device)}":
+                    return rest.split()[0] in NETWORK_FILE_SYSTEMS
+    except OSError:
+        pass
+    return False
 
 
 class ContentUnavailable(WieldyError):

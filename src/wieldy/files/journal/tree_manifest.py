@@ -1,23 +1,198 @@
 """The regular files of a tree at one moment, with what tells two states of a file apart: a walk that reads no content.
 
-A walk has a time limit. Folders that it did not reach are named, so that nobody takes them for unchanged.
+A walk has a time limit. Folders that it did not reach are named, so that they are not taken for unchanged. Where the kernel
+tells in which folders something changed (inotify), the second walk looks only there. A manifest is saved for the next
+process, and for recovery when a process dies while a command runs.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
+import struct
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from struct import Struct as BinaryStruct
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from wieldy.files.journal.folder_watch import FolderWatch, WatchedChanges
-from wieldy.files.search.ignore import VERSION_CONTROL, IgnoreRules, inside_repository, load_parent_rules
-from wieldy.files.writing.metadata import restorable_mode
+import msgspec
+from msgspec import Struct
+
+from wieldy.files.search.patterns import VERSION_CONTROL, IgnoreRules, inside_repository, load_parent_rules
+from wieldy.files.writing.target import is_at_or_below, restorable_mode
+
+if TYPE_CHECKING:
+    from wieldy.files.journal.snapshot_contents import FileCopies
+
+IN_MODIFY = 0x2
+IN_ATTRIB = 0x4
+IN_CLOSE_WRITE = 0x8
+IN_MOVED_FROM = 0x40
+IN_MOVED_TO = 0x80
+IN_CREATE = 0x100
+IN_DELETE = 0x200
+IN_DELETE_SELF = 0x400
+IN_MOVE_SELF = 0x800
+IN_UNMOUNT = 0x2000
+IN_Q_OVERFLOW = 0x4000
+IN_ISDIR = 0x40000000
+
+NAMES_CHANGED = IN_MOVED_FROM | IN_MOVED_TO | IN_CREATE | IN_DELETE
+SELF_CHANGED = IN_DELETE_SELF | IN_MOVE_SELF
+WATCHED_EVENTS = IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | NAMES_CHANGED | SELF_CHANGED
+
+# File systems on which every change goes through this machine's kernel.
+LOCAL_FILE_SYSTEMS = frozenset(
+    {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "ramfs", "reiserfs", "tmpfs", "xfs", "zfs"}
+)
+MOUNTS_FILE = "/proc/self/mountinfo"
+WATCH_LIMIT_FILE = "/proc/sys/fs/inotify/max_user_watches"
+READ_BYTES = 1 << 16
+_EVENT = struct.Struct("iIII")
+
+
+class WatchedChanges(Struct, frozen=True):
+    """The folders in which something changed, and those that were made, moved or removed themselves."""
+
+    changed: frozenset[str]
+    replaced: frozenset[str]
+
+    def may_differ(self, path: str) -> bool:
+        """Whether a folder may not be as it was when the watch began."""
+        return path in self.changed or (bool(self.replaced) and is_at_or_below(path, self.replaced))
+
+
+class FolderWatch:
+    """A watch on folders, each from the moment at which it is added. `tops` are the paths above all of them.
+
+    All programs of a user share a number of watches: of these it takes `max_watches`, by default half, and none once it is
+    of no use. Raises `OSError` where the system cannot watch them.
+    """
+
+    def __init__(self, tops: Iterable[str], *, max_watches: int | None = None) -> None:
+        self._max_watches = _watch_limit() // 2 if max_watches is None else max_watches
+        self._tops = {top: _identity(top) for top in tops}
+        if not is_local(self._tops):
+            raise OSError("other machines may change these folders")
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._fd = _check(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        self._paths: dict[int, str] = {}
+
+    def add(self, path: str, descriptor: int) -> None:
+        """Watch the folder that is open as `descriptor`. If that fails, `changes` will say that nothing is known."""
+        if self._fd < 0:
+            return
+        if len(self._paths) >= self._max_watches:
+            self.close()
+            return
+        number = self._libc.inotify_add_watch(self._fd, b"/proc/self/fd/%d" % descriptor, WATCHED_EVENTS)
+        if number < 0 or self._paths.setdefault(number, path) != path:
+            self.close()  # there are too many watches, or one folder has two paths
+
+    def changes(self) -> WatchedChanges | None:
+        """What has changed since the last call; None if that is not known."""
+        if self._fd < 0:
+            return None
+        changed: set[str] = set()
+        replaced: set[str] = set()
+        is_known = True
+        for number, mask, name in self._events():
+            path = self._paths.get(number)
+            if mask & (IN_Q_OVERFLOW | IN_UNMOUNT) or (mask & SELF_CHANGED and path in self._tops):
+                is_known = False
+            elif path is not None and not mask & SELF_CHANGED:  # the folder above is told as well
+                changed.add(path)
+                if mask & IN_ISDIR and mask & NAMES_CHANGED:
+                    replaced.add(f"{path.rstrip('/')}/{name}")
+        if is_known and self._are_tops_the_same():
+            return WatchedChanges(frozenset(changed), frozenset(replaced))
+        self.close()
+        return None
+
+    def close(self) -> None:
+        """Give the watches back; from now on nothing is known."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _are_tops_the_same(self) -> bool:
+        try:
+            return all(_identity(top) == identity for top, identity in self._tops.items()) and is_local(self._tops)
+        except OSError:
+            return False
+
+    def _events(self) -> Iterator[tuple[int, int, str]]:
+        """The events that are waiting: number of the watch, kind, name of the entry."""
+        while True:
+            try:
+                data = os.read(self._fd, READ_BYTES)
+            except BlockingIOError:
+                return
+            position = 0
+            while position < len(data):
+                number, mask, _, length = _EVENT.unpack_from(data, position)
+                position += _EVENT.size
+                yield number, mask, os.fsdecode(data[position : position + length].rstrip(b"\0"))
+                position += length
+
+
+def open_watch(tops: Iterable[str]) -> FolderWatch | None:
+    """A watch on what is below these folders, where the system has one that can be relied on."""
+    try:
+        return FolderWatch(tops)
+    except (OSError, AttributeError):  # no such function in the C library: another system
+        return None
+
+
+def is_local(tops: Iterable[str], mounts_file: str = MOUNTS_FILE) -> bool:
+    """Whether these folders and all that is mounted below them can be changed by this machine only."""
+    with open(mounts_file, "rb") as file:
+        mounts = [_parse_mount(line) for line in file]
+    for top in tops:
+        kind, length = "", 0
+        for place, mounted in mounts:
+            if f"{top}/".startswith(f"{place.rstrip('/')}/"):
+                if len(place) >= length:  # of two at one place, the later one covers the earlier one
+                    kind, length = mounted, len(place)
+            elif place.startswith(f"{top.rstrip('/')}/") and mounted not in LOCAL_FILE_SYSTEMS:
+                return False
+        if kind not in LOCAL_FILE_SYSTEMS:
+            return False
+    return True
+
+
+def _watch_limit() -> int:
+    with open(WATCH_LIMIT_FILE, "rb") as file:
+        return int(file.read())
+
+
+def _parse_mount(line: bytes) -> tuple[str, str]:
+    """The folder and the file system of one line of mountinfo."""
+    fields, _, rest = line.partition(b" - ")
+    place = fields.split(b" ")[4].decode("unicode_escape").encode("latin-1")  # a space is written \040
+    return os.fsdecode(place), rest.split(b" ")[0].decode()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _check(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
 
 # Where the content of a file can be had: an offset in the copies, the id of a git object, or nowhere.
 Source: TypeAlias = int | bytes | None
@@ -443,3 +618,120 @@ def iter_files(folders: Mapping[str, FolderState]) -> Iterator[tuple[str, Folder
         prefix = path.rstrip("/") + "/"
         for position, name in enumerate(folder.names):
             yield prefix + name, folder, position
+
+
+PREFIX = "manifest-"
+VERSION = 2
+
+
+class StoredFolder(msgspec.Struct, array_like=True):
+    """A `FolderState` without its ignore rules. Names are joined by NUL bytes."""
+
+    path: bytes
+    listing: bytes
+    names: bytes
+    stamps: bytes
+    subfolders: bytes
+    ignored: bytes
+    fresh: bytes
+    links: list[tuple[bytes, bytes]]
+    others: list[tuple[bytes, int]]
+    sources: list[int | bytes | None]
+    partial: bool
+    repository: bytes
+    mode: int
+    owner: int
+
+
+class StoredManifest(msgspec.Struct, array_like=True):
+    version: int
+    folders: list[StoredFolder]
+
+
+_decoder = msgspec.msgpack.Decoder(StoredManifest)
+
+
+def save_manifest(folder: Path, name: str, folders: Mapping[str, FolderState]) -> None:
+    """Write a manifest. It outlives this process, but need not outlive the system. Raises `OSError`."""
+    stored = [
+        StoredFolder(
+            os.fsencode(path),
+            _join(state.listing),
+            b"" if state.names is state.listing else _join(state.names),
+            state.stamps,
+            _join(state.subfolders),
+            _join(state.ignored),
+            _join(state.fresh),
+            [(os.fsencode(name), os.fsencode(target)) for name, target in state.links],
+            [(os.fsencode(name), changed) for name, changed in state.others],
+            state.sources,
+            state.partial,
+            os.fsencode(state.repository),
+            state.mode,
+            state.owner,
+        )
+        for path, state in folders.items()
+    ]
+    temporary = folder / f"{name}.tmp"
+    temporary.write_bytes(msgspec.msgpack.encode(StoredManifest(VERSION, stored)))
+    os.replace(temporary, folder / name)
+
+
+def read_manifest(path: Path) -> dict[str, FolderState] | None:
+    """The folders of a manifest; None where there is none that can be read."""
+    try:
+        stored = _decoder.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None
+    if stored.version != VERSION:
+        return None
+    folders: dict[str, FolderState] = {}
+    for one in stored.folders:
+        state = FolderState(_split(one.listing))
+        state.names = _split(one.names) if one.names or not one.stamps else state.listing
+        state.stamps, state.partial = one.stamps, one.partial
+        state.subfolders = _split(one.subfolders)
+        state.ignored, state.fresh = frozenset(_split(one.ignored)), frozenset(_split(one.fresh))
+        state.links = tuple((os.fsdecode(name), os.fsdecode(target)) for name, target in one.links)
+        state.mode, state.owner = one.mode, one.owner
+        state.others = tuple((os.fsdecode(name), changed) for name, changed in one.others)
+        sources: list[Source] = list(one.sources)
+        state.sources = sources
+        state.repository = os.fsdecode(one.repository)
+        if not len(state.names) == len(sources) == len(one.stamps) // STAMP_BYTES:
+            return None
+        folders[os.fsdecode(one.path)] = state
+    return folders
+
+
+def load_manifest(copies: FileCopies) -> dict[str, FolderState]:
+    """The last manifest of a slot. Without one, the copies in it are of no use and are discarded."""
+    manifests = sorted(copies.folder.glob(f"{PREFIX}*[0-9]"), key=_number)
+    folders = read_manifest(manifests[-1]) if manifests else None
+    if folders is None:
+        copies.reset()
+        remove_manifests(copies.folder)
+    return folders or {}
+
+
+def remove_manifests(folder: Path, keep: Container[str] = ()) -> None:
+    for path in folder.glob(f"{PREFIX}*"):
+        if path.name not in keep:
+            with suppress(OSError):
+                path.unlink()
+
+
+def next_manifest_name(folder: Path) -> str:
+    return f"{PREFIX}{max(map(_number, folder.glob(f'{PREFIX}*[0-9]')), default=0) + 1}"
+
+
+def _number(path: Path) -> int:
+    return int(path.name.removeprefix(PREFIX))
+
+
+def _join(names: tuple[str, ...] | frozenset[str]) -> bytes:
+    return os.fsencode("\0".join(names))
+
+
+def _split(names: bytes) -> tuple[str, ...]:
+    return tuple(os.fsdecode(names).split("\0")) if names else ()

@@ -25,13 +25,13 @@ from wieldy.files.journal.entries import (
     JournalEntry,
     Uncovered,
     content_hash,
+    uncovered_lines,
 )
 from wieldy.files.journal.store import ContentUnavailable
 from wieldy.files.journal.tree_manifest import path_state
-from wieldy.files.journal.uncovered import uncovered_lines
 from wieldy.files.search.format import display_path, escape_controls, format_size
-from wieldy.files.writing.nodes import Node, NodeChange, is_same_node, read_node
 from wieldy.files.writing.target import is_at_or_below
+from wieldy.files.writing.tree_commit import Node, NodeChange, is_same_node, read_node
 
 if TYPE_CHECKING:
     from wieldy.files.journal.journal import Journal
@@ -454,7 +454,7 @@ def _merge(base: bytes | None, ours: bytes | None, theirs: bytes | None) -> byte
         raise _CannotMerge("it was deleted since, so there is nothing to merge with")
     if base is None:
         raise _CannotMerge("it was made anew since, which cannot be merged")
-    from wieldy.files.editing.merging import merge_bytes
+    from wieldy.files.editing.diff import merge_bytes
 
     merged = merge_bytes(base, ours, theirs)
     if merged is None:

@@ -1,9 +1,13 @@
-"""Format names and lines for a model: short, on one line, and always valid text."""
+"""Format names and lines for a model: short, on one line, and always valid text; suggest paths like one that is missing."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from wieldy.core.filesystem import LOCAL_FILES, Entry, FileSystem
 
 LINE_CHARS = 500
 LEAD_CHARS = 100
@@ -76,3 +80,112 @@ def format_size(count: int) -> str:
         if amount < 999.5:
             return f"{amount:.3g} {unit}"
     return f"{amount / 1000:.3g} TB"
+
+
+MAX_SCANNED = 4_000
+MAX_DEPTH = 4
+MIN_SCORE = 60.0
+_SKIPPED_FOLDERS = frozenset({".git", "node_modules", "__pycache__", ".venv", ".mypy_cache"})
+
+
+def explain_unreachable(path: str, error: OSError, cwd: str, files: FileSystem = LOCAL_FILES) -> tuple[str, str]:
+    """Why a path cannot be opened, with similar paths for a missing one, and what a model can do next."""
+    name = escape_controls(display_path(path))
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        similar = ", ".join(relative_path(other, cwd) for other in find_similar_paths(path, files=files))
+        if similar:
+            return f"{name} does not exist. Did you mean: {similar}?", ""
+        return f"{name} does not exist.", "Use Glob to find it."
+    if isinstance(error, PermissionError):
+        return f"{name} cannot be read: permission denied.", ""
+    return f"{name} cannot be read: {error.strerror or error}.", ""
+
+
+def find_similar_paths(path: str, limit: int = 3, files: FileSystem = LOCAL_FILES) -> list[str]:
+    """Existing paths that resemble the missing absolute `path`, best first."""
+    name = os.path.basename(path.rstrip(os.sep))
+    start, missing = _nearest_folder(path, files)
+    if not name or not start:
+        return []
+    scores: dict[str, float] = {}
+    if len(missing) > 1:
+        for folder in _folders_like(start, missing[0], files):
+            corrected = os.path.join(folder, *missing[1:])
+            if files.exists(corrected):
+                scores[corrected] = 100.0
+    for depth, candidate in scan_breadth_first(start, files=files):
+        score = _score(name, os.path.basename(candidate)) - 4 * depth
+        if score >= MIN_SCORE:
+            scores.setdefault(candidate, score)
+    best = sorted(scores, key=lambda name: (-scores[name], name))
+    return [name for name in best if _is_utf8(name)][:limit]
+
+
+def _nearest_folder(path: str, files: FileSystem) -> tuple[str, list[str]]:
+    """The deepest existing folder above `path`, and the names that are missing below it."""
+    missing: list[str] = []
+    while not files.is_folder(path) or not missing:
+        parent, name = os.path.split(path.rstrip(os.sep))
+        if parent == path:
+            return "", missing
+        missing.insert(0, name)
+        path = parent
+    return path, missing
+
+
+def _folders_like(folder: str, name: str, files: FileSystem) -> list[str]:
+    try:
+        folders = [entry.path for entry in files.list_folder(folder)[:MAX_SCANNED] if entry.is_dir()]
+    except OSError:
+        return []
+    return [path for path in folders if _score(name, os.path.basename(path)) >= MIN_SCORE]
+
+
+def scan_breadth_first(
+    start: str, budget: int = MAX_SCANNED, files: FileSystem = LOCAL_FILES
+) -> Iterator[tuple[int, str]]:
+    """Entries below `start` with their depth, at most `budget` of them."""
+    pending = deque([(0, start)])
+    while pending and budget > 0:
+        depth, folder = pending.popleft()
+        try:
+            entries = files.list_folder(folder)
+        except OSError:
+            continue
+        for entry in entries:
+            budget -= 1
+            if budget < 0:
+                return
+            yield depth, entry.path
+            if depth < MAX_DEPTH and entry.name not in _SKIPPED_FOLDERS and _is_folder(entry):
+                pending.append((depth + 1, entry.path))
+
+
+def _is_folder(entry: Entry) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _score(requested: str, name: str) -> float:
+    """How alike two names are, 0 to 100."""
+    if requested == name:
+        return 100.0
+    one, other = requested.casefold(), name.casefold()
+    if one == other:
+        return 99.0
+    if os.path.splitext(one)[0] == os.path.splitext(other)[0]:
+        return 90.0
+    from rapidfuzz.fuzz import ratio
+
+    return ratio(one, other)
+
+
+def _is_utf8(name: str) -> bool:
+    """A name that is not UTF-8 cannot be written back by a model, so it is no suggestion."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

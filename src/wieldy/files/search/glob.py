@@ -14,10 +14,15 @@ from msgspec import Struct
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem, look
 from wieldy.core.realpath import realpath
 from wieldy.core.threads import in_thread
-from wieldy.files.search.ignore import HiddenTest
-from wieldy.files.search.patterns import BadGlob, anchor_glob, compile_glob, literal_prefix
-from wieldy.files.search.process import ProcessResult
-from wieldy.files.search.ripgrep import Ripgrep, SearchFailure, describe_gaps, file_name_flags, has_failed
+from wieldy.files.search.patterns import BadGlob, HiddenTest, anchor_glob, compile_glob, literal_prefix
+from wieldy.files.search.ripgrep import (
+    ProcessResult,
+    Ripgrep,
+    SearchFailure,
+    describe_gaps,
+    file_name_flags,
+    has_failed,
+)
 
 MAX_FILES = 1_000_000
 

@@ -1,6 +1,7 @@
 """Search files for a regular expression, in two steps: ripgrep finds every matching file with its number of matches, on all
 cores; then only the files whose lines are on the requested page are printed, in order. So totals are exact, pages are
-stable, and memory stays small."""
+stable, and memory stays small.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +18,11 @@ from wieldy.core.filesystem import LOCAL_FILES, FileSystem, look
 from wieldy.core.realpath import PathChanged
 from wieldy.core.threads import in_thread
 from wieldy.files.search.glob import newest_first
-from wieldy.files.search.ignore import HiddenTest
-from wieldy.files.search.patterns import BadGlob, PathTest, compile_globs
-from wieldy.files.search.process import ProcessResult
+from wieldy.files.search.patterns import BadGlob, HiddenTest, PathTest, compile_globs
 from wieldy.files.search.ripgrep import (
     LineReader,
     MatchLine,
+    ProcessResult,
     Ripgrep,
     RipgrepProgram,
     SearchFailure,

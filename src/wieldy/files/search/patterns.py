@@ -1,14 +1,23 @@
-"""Gitignore-style path patterns: `*`, `?`, `[a-z]`, `**` and, where asked for, `{a,b}`, translated to regular expressions.
+"""Path patterns as gitignore has them, and what a search leaves out: ignore files, version control folders, hidden paths.
 
-The expressions match in linear time: a run of segments between two `**`, and a piece between two `*`, takes its first match
-and never backtracks.
+The regular expressions of patterns (`*`, `?`, `[a-z]`, `**` and, where asked for, `{a,b}`) match in linear time: a run of
+segments between two `**`, and a piece between two `*`, takes its first match and never backtracks. Ignore files are read as
+`rg` does.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-from collections.abc import Callable, Iterable
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
+
+from msgspec import Struct
+
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem
+from wieldy.core.project_text import read_project_text
 
 # Tests a path relative to the folder a pattern belongs to.
 PathTest: TypeAlias = Callable[[str], object]
@@ -208,3 +217,262 @@ def _alternatives(glob: str, at: int, *, nested: bool) -> tuple[list[str], int]:
         if len(closed) + len(current) > MAX_ALTERNATIVES:
             raise BadGlob(f"more than {MAX_ALTERNATIVES} alternatives in braces")
     return closed + current, at
+
+
+# Where version control keeps its own files. Other hidden files are part of a project; these are not.
+VERSION_CONTROL = (".git", ".hg", ".jj", ".svn")
+# In order of precedence: what a kind of file says, at whatever depth, beats what a later kind says.
+_KINDS = (".rgignore", ".ignore", ".gitignore", ".git")
+_READ_BY_PROGRAMS = (".rgignore", ".ignore", ".gitignore", ".fdignore")
+_EXCLUDES_SETTING = re.compile(r"^\s*excludesfile\s*=\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
+
+# Tests an absolute path: true for one that must not be shown.
+HiddenTest: TypeAlias = Callable[[str], bool]
+
+
+def hidden_test(judge: object) -> HiddenTest | None:
+    """The test for paths that permission rules hide, if they hide any."""
+    hides: HiddenTest | None = getattr(judge, "hides", None)
+    return hides if getattr(judge, "hides_anything", True) else None
+
+
+class IgnoreRule(Struct, frozen=True):
+    """One line of an ignore file."""
+
+    regex: re.Pattern[str]
+    ignores: bool
+    only_folders: bool
+
+
+class IgnoreFile(Struct, frozen=True):
+    """The rules of one ignore file, for paths below `base`, which ends in a slash."""
+
+    base: str
+    rules: tuple[IgnoreRule, ...]
+    any_rule: re.Pattern[str]
+
+    def verdict(self, path: str, is_folder: bool) -> bool | None:
+        """True to ignore, False to keep, None when no rule matches. The last rule that matches wins."""
+        relative = path[len(self.base) :]
+        if not self.any_rule.fullmatch(relative):
+            return None
+        for rule in reversed(self.rules):
+            if (is_folder or not rule.only_folders) and rule.regex.fullmatch(relative):
+                return rule.ignores
+        return None
+
+
+class IgnoreRules(Struct, frozen=True):
+    """All rules in force in one folder: for each kind of ignore file those that apply, nearest first."""
+
+    in_repository: bool
+    user_excludes: IgnoreFile | None = None
+    chains: tuple[tuple[IgnoreFile, ...], ...] = ((),) * len(_KINDS)
+    files: FileSystem = LOCAL_FILES
+
+    def ignores(self, path: str, is_folder: bool) -> bool:
+        """Whether an entry of this folder, given by its absolute path, is ignored."""
+        for chain in self.chains:
+            for file in chain:
+                verdict = file.verdict(path, is_folder)
+                if verdict is not None:
+                    return verdict
+        return bool(self.user_excludes and self.user_excludes.verdict(path, is_folder))
+
+    def enter(self, folder: str, names: Collection[str]) -> IgnoreRules:
+        """The rules in force in a folder below, whose entries have these names."""
+        if not any(kind in names for kind in _KINDS):
+            return self
+        # A repository's rules end at its root: those of git further up do not apply to it.
+        ends_here = self.in_repository and ".git" in names
+        chains = []
+        for kind, chain in zip(_KINDS, self.chains, strict=True):
+            inherited = () if ends_here and kind in (".gitignore", ".git") else chain
+            own = _read_kind(folder, kind, self.files) if kind in names else None
+            chains.append((own, *inherited) if own else inherited)
+        return IgnoreRules(self.in_repository, self.user_excludes, tuple(chains), self.files)
+
+
+def find_unfit_ignore_files(
+    folders: Iterable[str], max_entries: int = 100_000, files: FileSystem = LOCAL_FILES
+) -> tuple[list[str], bool]:
+    """The ignore files in these folders and below that `rg` and `fd` would follow out of them or wait on, as realpaths.
+
+    False where there were too many entries to look at all.
+    """
+    unfit: list[str] = []
+    for top in folders:
+        pending = [top]
+        while pending:
+            folder = pending.pop()
+            try:
+                entries = files.list_folder(folder)
+            except OSError:
+                continue
+            max_entries -= len(entries)
+            if max_entries < 0:
+                return unfit, False
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+                elif entry.name in _READ_BY_PROGRAMS and is_unfit_ignore_file(entry.path, top, files):
+                    unfit.append(files.realpath(entry.path))
+    return unfit, True
+
+
+def endless_ignore_file(folder: str) -> str | None:
+    """An ignore file of a folder, or of one above it, that `rg` would wait on or read without end."""
+    while True:
+        for name in _READ_BY_PROGRAMS:
+            path = os.path.join(folder, name)
+            with contextlib.suppress(OSError):
+                if not stat.S_ISREG(os.stat(path).st_mode) and not stat.S_ISDIR(os.stat(path).st_mode):
+                    return path
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return None
+        folder = parent
+
+
+def is_unfit_ignore_file(path: str, folder: str, files: FileSystem = LOCAL_FILES) -> bool:
+    """Whether an ignore file leads out of a folder, or is nothing that can be read to its end."""
+    if not files.exists(path):
+        return False
+    real = files.realpath(path)
+    return not real.startswith(files.realpath(folder).rstrip("/") + "/") or not files.is_file(real)
+
+
+def inside_repository(folder: str, files: FileSystem = LOCAL_FILES) -> bool:
+    """Whether an absolute folder belongs to a git repository. Elsewhere `.gitignore` files are obeyed all the same."""
+    while not files.exists(os.path.join(folder, ".git")):
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return False
+        folder = parent
+    return True
+
+
+def load_parent_rules(
+    folder: str, in_repository: bool, env: Mapping[str, str] = os.environ, files: FileSystem = LOCAL_FILES
+) -> IgnoreRules:
+    """The rules that parent folders and the user's git settings impose on an absolute folder."""
+    excludes = _read_user_excludes(folder, env) if files is LOCAL_FILES else None
+    rules = IgnoreRules(in_repository, excludes, files=files)
+    parts = folder.split("/")
+    for depth in range(1, len(parts)):
+        parent = "/".join(parts[:depth]) or "/"
+        if parent == folder:
+            break
+        rules = rules.enter(parent, {kind for kind in _KINDS if files.exists(os.path.join(parent, kind))})
+    return rules
+
+
+def walk_files(root: str, rules: IgnoreRules | None, excluded: PathTest | None = None) -> Iterator[os.DirEntry[str]]:
+    """Every regular file below an absolute root that is not ignored; `excluded` tests paths relative to it. Links are not
+    followed, and folders that cannot be read are skipped."""
+    prefix = len(root.rstrip("/")) + 1
+    pending = [(root, rules)]
+    while pending:
+        folder, rules = pending.pop()
+        try:
+            with os.scandir(folder) as scan:
+                entries = list(scan)
+        except OSError:
+            continue
+        rules = rules and rules.enter(folder, {entry.name for entry in entries})
+        for entry in entries:
+            kind = _kind_of(entry)
+            if kind is None or (excluded and excluded(entry.path[prefix:])):
+                continue
+            if rules and rules.ignores(entry.path, kind == "folder"):
+                continue
+            if kind == "folder":
+                pending.append((entry.path, rules))
+            else:
+                yield entry
+
+
+def _kind_of(entry: os.DirEntry[str]) -> str | None:
+    try:
+        if entry.is_dir(follow_symlinks=False):
+            return "folder"
+        return "file" if entry.is_file(follow_symlinks=False) else None
+    except OSError:
+        return None
+
+
+def parse_ignore_file(text: str, base: str) -> IgnoreFile | None:
+    """The rules in a text, for paths below `base`; a line that cannot be read is skipped."""
+    rules = tuple(rule for line in text.split("\n") if (rule := _parse_rule(line)) is not None)
+    if not rules:
+        return None
+    any_rule = re.compile("|".join(f"(?:{rule.regex.pattern})" for rule in rules), re.DOTALL)
+    return IgnoreFile(base.rstrip("/") + "/", rules, any_rule)
+
+
+def _parse_rule(line: str) -> IgnoreRule | None:
+    if line.startswith("#"):
+        return None
+    if not line.endswith("\\ "):
+        line = line.rstrip()
+    ignores = not line.startswith("!")
+    glob = line if ignores else line[1:]
+    if ignores and line.startswith(("\\!", "\\#")):
+        glob = line[1:]
+    anchored = glob.startswith("/")
+    only_folders = glob.endswith("/")
+    glob = glob.removeprefix("/").removesuffix("/")
+    if not glob:
+        return None
+    if not anchored and "/" not in glob:
+        glob = f"**/{glob}"
+    try:
+        return IgnoreRule(re.compile(translate_glob(glob), re.DOTALL), ignores, only_folders)
+    except (BadGlob, re.error):
+        return None
+
+
+def _read_kind(folder: str, kind: str, files: FileSystem) -> IgnoreFile | None:
+    path = os.path.join(folder, kind)
+    if kind == ".git":
+        path = os.path.join(_common_git_folder(path, files), "info", "exclude")
+        return _read(path, folder, files, [os.path.dirname(os.path.dirname(path))])
+    return _read(path, folder, files, [folder])
+
+
+def _read(
+    path: str, base: str, files: FileSystem = LOCAL_FILES, folders: Sequence[str] | None = None
+) -> IgnoreFile | None:
+    """The rules of an ignore file. One that leads out of its folder counts as empty, as a symlink does for git."""
+    try:
+        # As in text mode, whatever ends the lines.
+        text = files.read_text(path, folders).replace("\r\n", "\n").replace("\r", "\n")
+        return parse_ignore_file(text.removeprefix("\ufeff"), base)
+    except OSError:
+        return None
+
+
+def _common_git_folder(dot_git: str, files: FileSystem) -> str:
+    """Where a `.git` keeps what all worktrees share; in a worktree it is a file that says where to look."""
+    if files.is_folder(dot_git):
+        return dot_git
+    try:
+        own = os.path.join(os.path.dirname(dot_git), files.read_text(dot_git).removeprefix("gitdir:").strip())
+        return os.path.join(own, files.read_text(os.path.join(own, "commondir")).strip())
+    except (OSError, ValueError):
+        return dot_git
+
+
+def _read_user_excludes(folder: str, env: Mapping[str, str]) -> IgnoreFile | None:
+    """The user's global excludes, which git applies in every repository."""
+    home = env.get("HOME", "")
+    config = env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    for settings in (os.path.join(home, ".gitconfig"), os.path.join(config, "git", "config")):
+        try:
+            setting = _EXCLUDES_SETTING.search(read_project_text(settings))
+        except OSError:
+            continue
+        if setting:
+            path = setting[1].strip('"')
+            return _read(os.path.join(home, path[2:]) if path.startswith("~/") else path, folder)
+    return _read(os.path.join(config, "git", "ignore"), folder)

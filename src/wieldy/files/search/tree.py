@@ -11,8 +11,14 @@ from msgspec import Struct
 from wieldy.core.filesystem import LOCAL_FILES, Entry, FileSystem
 from wieldy.core.realpath import open_resolved
 from wieldy.files.search.format import display_path, escape_controls
-from wieldy.files.search.ignore import HiddenTest, IgnoreRules, inside_repository, load_parent_rules
-from wieldy.files.search.patterns import PathTest, compile_globs
+from wieldy.files.search.patterns import (
+    HiddenTest,
+    IgnoreRules,
+    PathTest,
+    compile_globs,
+    inside_repository,
+    load_parent_rules,
+)
 
 MAX_ENTRIES = 1000
 

@@ -1,35 +1,249 @@
-"""Write one file or several, all or none. A reader sees each file whole, old or new.
+"""Write one file or several, all or none, and roll back an unfinished commit, also that of a process that died.
 
-Usually a temporary file beside the target takes its name. A file with several names (hard links), of another owner, or in a
-folder that takes no new files is written in place, because a replacement would split it or change its owner; the
-journal's copy covers a crash in the middle of such a write.
+A reader sees each file whole, old or new: usually a temporary file beside the target takes its name. A file with several
+names (hard links), of another owner, or in a folder that takes no new files is written in place, because a replacement would
+split it or change its owner; the journal's copy covers a crash in the middle of such a write. Recovery searches for nothing:
+each planned write names the files it may have left, and the disk shows how far it came.
 """
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Sequence
+import stat as st
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from itertools import zip_longest
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from wieldy.core.errors import StaleFileError
 from wieldy.core.own_writes import note_own_write
 from wieldy.core.realpath import PathChanged, open_resolved_folder
-from wieldy.files.writing.disk import LOCAL_DISK, Disk, sync_folder, write_all
-from wieldy.files.writing.errors import RollbackError, explain_os_error
-from wieldy.files.writing.metadata import PRIVATE_MODE, copy_metadata
-from wieldy.files.writing.recovery import (
-    NEW_FILE_FLAGS,
-    NO_HARD_LINKS_ERRNOS,
-    inode_of,
-    overwrite_in_place,
-    remove_emptied_folders,
-    remove_empty_folders,
-    remove_temporary_files,
-    roll_back_write,
-    write_state,
+from wieldy.files.writing.disk import (
+    LOCAL_DISK,
+    Disk,
+    RollbackError,
+    explain_os_error,
+    pwrite_all,
+    read_all,
+    sync_folder,
+    write_all,
 )
-from wieldy.files.writing.target import READ_FLAGS, FileWrite, file_identity
+from wieldy.files.writing.target import PRIVATE_MODE, READ_FLAGS, FileWrite, copy_metadata, file_identity
+
+WriteState: TypeAlias = Literal["old", "new", "partial", "foreign"]
+
+BLOCK = 4096
+# A block that holds old and new bytes is compared byte by byte; more of them than this is not our doing.
+MAX_MIXED_BLOCKS = 64
+NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+# Where nothing may be removed, unlink fails like this also for names that do not exist.
+NOT_ALLOWED_ERRNOS = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+NO_HARD_LINKS_ERRNOS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS, errno.EXDEV})
+
+
+def recover_writes(writes: Sequence[FileWrite], *, disk: Disk = LOCAL_DISK) -> bool:
+    """Bring the files of a dead process's commit to all new (true) or all old (false), and remove temporary files.
+
+    The caller holds the locks of every path. A file that someone else has changed since is left alone.
+    """
+    states = write_states(writes)
+    finished = is_finished(states)
+    roll_back_writes(writes, states, disk, finished=finished)
+    return finished
+
+
+def write_states(writes: Sequence[FileWrite]) -> list[WriteState]:
+    """How far each of these writes came."""
+    with ExitStack() as stack:
+        folders = {write.folder: _open_folder(write.folder, stack) for write in writes}
+        return [write_state(write, folders[write.folder]) for write in writes]
+
+
+def is_finished(states: Collection[WriteState]) -> bool:
+    return "new" in states and "old" not in states and "partial" not in states
+
+
+def roll_back_writes(writes: Sequence[FileWrite], states: Sequence[WriteState], disk: Disk, *, finished: bool) -> None:
+    """Give files that are in these states their old contents, unless the commit is `finished`; remove temporary files."""
+    with ExitStack() as stack:
+        folders = {write.folder: _open_folder(write.folder, stack) for write in writes}
+        for write, state in zip(reversed(writes), reversed(states), strict=True):
+            folder = folders[write.folder]
+            if folder is None:
+                continue
+            if not finished and state in ("new", "partial"):
+                roll_back_write(write, folder, disk)
+            remove_temporary_files((write.temp, write.backup), folder, disk)
+        if finished:
+            remove_emptied_folders(writes, disk)
+        else:
+            created = (folder for write in writes if write.method == "create" for folder in write.folders)
+            remove_empty_folders(created, disk)
+        for folder in folders.values():
+            if folder is not None:
+                sync_folder(disk, folder)
+
+
+def write_state(write: FileWrite, folder: int | None) -> WriteState:
+    """Tell how far a write came from what the file holds now."""
+    content = None if folder is None else _read(write.name, folder)
+    if content is False:
+        return "foreign"
+    if content == write.after:
+        return "new"
+    if content == write.before:
+        return "old"
+    if write.method == "in_place" and content is not None:
+        return "partial" if is_partial_overwrite(content, write.before or b"", write.after or b"") else "foreign"
+    return "foreign"
+
+
+def roll_back_write(write: FileWrite, folder: int, disk: Disk) -> None:
+    """Give a file, which may have been switched already, its old content."""
+    current = inode_of(write.name, folder)
+    if write.method == "create":
+        disk.unlink(write.name, dir_fd=folder)
+    elif write.method == "in_place":
+        fd = disk.open(write.name, os.O_RDWR | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            restore_in_place(disk, fd, write.before or b"")
+        finally:
+            os.close(fd)
+    elif not write.backup or (backup := inode_of(write.backup, folder)) is None:
+        _rewrite_old_content(write, folder, disk)
+    elif backup != current and (write.method == "replace" or current is None):
+        disk.rename(write.backup, write.name, dir_fd=folder)
+
+
+def overwrite_in_place(disk: Disk, fd: int, old_size: int, data: bytes) -> None:
+    """Turn an open file of `old_size` bytes into `data`. It grows first, so that a full disk shows before anything is lost."""
+    view = memoryview(data)
+    pwrite_all(disk, fd, view[old_size:], old_size)
+    pwrite_all(disk, fd, view[:old_size], 0)
+    if len(data) < old_size:
+        disk.truncate(fd, len(data))
+    disk.sync(fd)
+
+
+def restore_in_place(disk: Disk, fd: int, before: bytes) -> None:
+    """Undo an overwrite, finished or not, touching only blocks that differ: this works on a full disk too."""
+    content = read_all(fd)
+    if len(content) > len(before):
+        disk.truncate(fd, len(before))
+    for start in range(0, len(before), BLOCK):
+        old = before[start : start + BLOCK]
+        if content[start : start + BLOCK] != old:
+            pwrite_all(disk, fd, old, start)
+    disk.sync(fd)
+
+
+def is_partial_overwrite(content: bytes, before: bytes, after: bytes) -> bool:
+    """Whether an interrupted `overwrite_in_place` left this: every byte is the old one or the new one."""
+    if not min(len(before), len(after)) <= len(content) <= max(len(before), len(after)):
+        return False
+    mixed = 0
+    for start in range(0, len(content), BLOCK):
+        piece, old, new = (data[start : start + BLOCK] for data in (content, before, after))
+        if piece in (old[: len(piece)], new[: len(piece)]):
+            continue
+        mixed += 1
+        if mixed > MAX_MIXED_BLOCKS or not all(p is None or p in (o, n) for p, o, n in zip_longest(piece, old, new)):
+            return False
+    return True
+
+
+def remove_temporary_files(names: Iterable[str], folder: int, disk: Disk) -> None:
+    """Remove those names that exist."""
+    for name in names:
+        if not name:
+            continue
+        try:
+            disk.unlink(name, dir_fd=folder)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno not in NOT_ALLOWED_ERRNOS or inode_of(name, folder) is not None:
+                raise
+
+
+def remove_emptied_folders(writes: Iterable[FileWrite], disk: Disk) -> None:
+    """Remove the folders that deletions left empty, where that was asked for. Failing to is harmless."""
+    emptied = [folder for write in writes if write.method == "delete" for folder in write.folders]
+    if emptied:
+        with suppress(OSError):
+            remove_empty_folders(emptied, disk)
+
+
+def remove_empty_folders(folders: Iterable[str], disk: Disk) -> None:
+    """Remove these folders, innermost first, as far as they exist and are empty."""
+    for path in sorted(set(folders), key=len, reverse=True):
+        try:
+            parent = open_resolved_folder(os.path.dirname(path))
+        except (FileNotFoundError, NotADirectoryError, PathChanged):
+            continue
+        try:
+            disk.rmdir(os.path.basename(path), dir_fd=parent)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+        finally:
+            os.close(parent)
+
+
+def inode_of(name: str, folder: int) -> tuple[int, int] | None:
+    """Device and inode behind a name, if it exists."""
+    try:
+        stat = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return stat.st_dev, stat.st_ino
+
+
+def _rewrite_old_content(write: FileWrite, folder: int, disk: Disk) -> None:
+    """Replace the file by a new one with the old content, where no backup was kept."""
+    with suppress(FileNotFoundError):
+        disk.unlink(write.temp, dir_fd=folder)
+    fd = disk.open(write.temp, NEW_FILE_FLAGS, PRIVATE_MODE, dir_fd=folder)
+    try:
+        write_all(disk, fd, write.before or b"")
+        if inode_of(write.name, folder) is None:
+            disk.chmod(fd, PRIVATE_MODE if write.mode is None else write.mode)
+        else:
+            current = os.open(write.name, READ_FLAGS, dir_fd=folder)
+            try:
+                copy_metadata(disk, current, fd)
+            finally:
+                os.close(current)
+        disk.sync(fd)
+    finally:
+        os.close(fd)
+    disk.rename(write.temp, write.name, dir_fd=folder)
+
+
+def _read(name: str, folder: int) -> bytes | Literal[False] | None:
+    """The content behind a name; None where there is nothing, False where it is not a readable regular file."""
+    try:
+        fd = os.open(name, READ_FLAGS, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return False
+    try:
+        return read_all(fd) if st.S_ISREG(os.fstat(fd).st_mode) else False
+    finally:
+        os.close(fd)
+
+
+def _open_folder(path: str, stack: ExitStack) -> int | None:
+    try:
+        fd = open_resolved_folder(path)
+    except OSError:
+        return None
+    stack.callback(os.close, fd)
+    return fd
 
 
 class WrittenFile(Struct, frozen=True):

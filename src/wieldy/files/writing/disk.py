@@ -1,11 +1,16 @@
-"""The system calls that change files, behind one class so that tests can inject faults and kills."""
+"""The system calls that change files, behind one class so that tests can inject faults and kills; errors in sentences."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import os
+import time
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
+
+from wieldy.core.errors import WieldyError
+from wieldy.files.search.format import format_size
 
 Data: TypeAlias = bytes | memoryview
 
@@ -120,3 +125,158 @@ def _require_progress(count: int) -> int:
     if count <= 0:
         raise OSError(errno.EIO, "the disk accepted no data")
     return count
+
+
+class WriteError(WieldyError):
+    """The system does not let the file be written. The message says what is needed."""
+
+    def __init__(self, path: str, message: str, *, number: int = 0) -> None:
+        super().__init__(message)
+        self.path = path
+        self.message = message
+        self.number = number
+
+
+class RollbackError(WriteError):
+    """A write failed and so did its rollback; recovery tries again at the next start."""
+
+
+def explain_os_error(error: OSError, path: str, *, needed: int = 0, roots: Sequence[str] = ()) -> WriteError:
+    """Explain why `needed` bytes could not be written to `path`; `roots` are searched for caches that could go."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        message = describe_full_disk(path, needed, quota=error.errno == errno.EDQUOT, roots=roots)
+        return WriteError(path, message, number=error.errno)
+    template = _MESSAGES.get(error.errno or 0, "{path} could not be written: {why}")
+    why = (error.strerror or str(error)).lower()
+    message = template.format(path=path, folder=os.path.dirname(path), why=why, who=_user_name(), mode=_mode(path))
+    return WriteError(path, f"{message}. It is unchanged.", number=error.errno or 0)
+
+
+_MESSAGES = {
+    errno.EACCES: "{path} may not be written by {who}{mode}; it takes write permission on it and its folder {folder}",
+    errno.EPERM: "{path} is protected{mode}: it, or its folder {folder}, is immutable or belongs to someone else",
+    errno.EROFS: "{path} is on a file system mounted read-only; it takes another place, or a mount that allows writing",
+    errno.EIO: "the disk reported an error while writing {path} ({why}); check the medium before trying again",
+    errno.ENAMETOOLONG: "{path} has a name too long for its file system; choose a shorter one",
+    errno.EBUSY: "{path} is held by the system (a mount point, perhaps) and cannot be replaced",
+    errno.ETXTBSY: "{path} is a program that is running; stop it first",
+    errno.EFBIG: "{path} would exceed the size limit for files here",
+    errno.EMFILE: "too many files are open to write {path}; close some and try again",
+}
+
+
+def _user_name() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"user {os.geteuid()}"
+
+
+def _mode(path: str) -> str:
+    try:
+        return f" (mode {os.stat(path).st_mode & 0o7777:04o})"
+    except OSError:
+        return ""
+
+
+CACHE_FOLDERS = frozenset(
+    (
+        *("node_modules", "bower_components", ".next", ".nuxt", ".turbo", ".parcel-cache"),
+        *(".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox", ".hypothesis"),
+        *("target", "build", "dist", ".gradle", "DerivedData", ".terraform", ".cache", "coverage", "htmlcov"),
+    )
+)
+HOME_CACHES = (".cache", ".npm", ".cargo/registry", ".gradle/caches", ".m2/repository", "go/pkg/mod")
+SEARCH_DEPTH = 5
+MAX_SEARCH_SECONDS = 2.0
+MAX_SEARCH_ENTRIES = 200_000
+MAX_LISTED_CACHES = 5
+
+
+def describe_full_disk(path: str, needed: int, *, quota: bool, roots: Sequence[str], home: str | None = None) -> str:
+    """One message with the numbers and up to five cache or build folders that could be rebuilt."""
+    ground = _nearest_existing(path)
+    volume = os.statvfs(ground)
+    free = volume.f_bavail * volume.f_frsize
+    what = "The quota is used up" if quota else "The disk is full"
+    message = f"{what}: {path} needs {format_size(needed)}, {format_size(free)} are free. It is unchanged."
+    device = os.stat(ground).st_dev
+    caches = largest_caches(roots or (ground,), device=device, home=os.path.expanduser("~") if home is None else home)
+    if not caches:
+        return f"{message} Free some space and try again."
+    listed = ", ".join(f"{folder} ({format_size(size)})" for folder, size in caches)
+    return f"{message} These can be rebuilt and could go, if the user agrees: {listed}."
+
+
+def largest_caches(roots: Sequence[str], *, device: int, home: str) -> list[tuple[str, int]]:
+    """The biggest cache and build folders on a device, found by a walk that is bounded in time and entries."""
+    budget = _Budget()
+    candidates: list[str] = []
+    for root in dict.fromkeys(roots):
+        candidates += _cache_folders(root, device, budget)
+    candidates += [os.path.join(home, *cache.split("/")) for cache in HOME_CACHES]
+    sizes = {folder: size for folder in dict.fromkeys(candidates) if (size := _size(folder, device, budget)) > 0}
+    return sorted(sizes.items(), key=lambda item: -item[1])[:MAX_LISTED_CACHES]
+
+
+class _Budget:
+    def __init__(self) -> None:
+        self._deadline = time.monotonic() + MAX_SEARCH_SECONDS
+        self._entries = MAX_SEARCH_ENTRIES
+
+    def spend(self) -> bool:
+        self._entries -= 1
+        if self._entries % 256 == 0 and time.monotonic() > self._deadline:
+            self._entries = 0
+        return self._entries > 0
+
+
+def _cache_folders(root: str, device: int, budget: _Budget) -> Iterator[str]:
+    level = [root]
+    for _ in range(SEARCH_DEPTH):
+        deeper: list[str] = []
+        for folder in level:
+            for entry in _entries(folder):
+                if not budget.spend():
+                    return
+                if entry.is_dir(follow_symlinks=False) and entry.name != ".git":
+                    if entry.name in CACHE_FOLDERS:
+                        yield entry.path
+                    else:
+                        deeper.append(entry.path)
+        level = deeper
+
+
+def _size(folder: str, device: int, budget: _Budget) -> int:
+    total = 0
+    stack = [folder]
+    while stack:
+        for entry in _entries(stack.pop()):
+            if not budget.spend():
+                return total
+            try:
+                stat = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            if stat.st_dev != device:
+                continue
+            total += stat.st_blocks * 512
+            if entry.is_dir(follow_symlinks=False):
+                stack.append(entry.path)
+    return total
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _nearest_existing(path: str) -> str:
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path

@@ -2,27 +2,109 @@
 
 The order makes room before anything new comes: symlinks go, files go, folders go that something else replaces; then folders
 come, files come, symlinks come; permissions are last, and folders that are no longer needed go if nothing is in them.
-Rolling back, after a failure or in the next process after a crash, is the same in the other direction.
+Rolling back, after a failure or in the next process after a crash, is the same in the other direction. Symlinks are never
+followed, neither at a path nor on the way to it.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import stat as st
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.errors import StaleFileError
 from wieldy.core.realpath import PathChanged, open_resolved_folder
-from wieldy.files.writing.commit import WrittenFile, commit_writes
-from wieldy.files.writing.disk import LOCAL_DISK, Disk, sync_folder
-from wieldy.files.writing.errors import RollbackError, explain_os_error
-from wieldy.files.writing.nodes import Node, NodeChange, is_same_node, node_at, read_node
-from wieldy.files.writing.recovery import WriteState, is_finished, roll_back_writes, write_states
-from wieldy.files.writing.target import FileWrite, is_at_or_below, split_path
+from wieldy.files.writing.commit import (
+    WriteState,
+    WrittenFile,
+    commit_writes,
+    is_finished,
+    roll_back_writes,
+    write_states,
+)
+from wieldy.files.writing.disk import LOCAL_DISK, Disk, RollbackError, explain_os_error, sync_folder
+from wieldy.files.writing.target import FileWrite, is_at_or_below, restorable_mode, split_path
+
+NodeKind: TypeAlias = Literal["file", "symlink", "folder", "other"]
+
+
+class Node(Struct, frozen=True):
+    """`mode` are the permission bits of a file or folder, `target` is where a symlink leads. Others are pipes and devices."""
+
+    kind: NodeKind
+    mode: int = 0
+    target: str = ""
+
+
+class NodeChange(Struct, frozen=True):
+    """A path before and after. None: neither symlink nor folder; whether there is a file is not said here."""
+
+    path: str
+    before: Node | None
+    after: Node | None
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether nothing but folders is concerned."""
+        return {node.kind for node in (self.before, self.after) if node is not None} == {"folder"}
+
+    @property
+    def makes_folder(self) -> bool:
+        """Whether there is a folder afterwards and was none before."""
+        kinds = [None if node is None else node.kind for node in (self.before, self.after)]
+        return kinds[0] != "folder" and kinds[1] == "folder"
+
+
+def read_node(path: str) -> Node | None:
+    """What is at a path; None where there is nothing, or where the way to it leads through a symlink.
+
+    Raises `OSError` where nobody may look.
+    """
+    folder, name = split_path(path)
+    try:
+        descriptor = open_resolved_folder(folder)
+    except (FileNotFoundError, NotADirectoryError, PathChanged):
+        return None
+    try:
+        return node_at(name, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def look_at(path: str) -> Node | None:
+    """Like `read_node`; what nobody may look at is something other."""
+    try:
+        return read_node(path)
+    except OSError:
+        return Node("other")
+
+
+def node_at(name: str, folder: int) -> Node | None:
+    """What is in an open folder by this name."""
+    try:
+        status = os.stat(name or ".", dir_fd=folder, follow_symlinks=False)
+        if st.S_ISLNK(status.st_mode):
+            return Node("symlink", target=os.readlink(name, dir_fd=folder))
+    except FileNotFoundError:
+        return None
+    mode = st.S_IMODE(status.st_mode)
+    if st.S_ISREG(status.st_mode):
+        return Node("file", restorable_mode(status.st_mode, status.st_uid))
+    return Node("folder", mode) if st.S_ISDIR(status.st_mode) else Node("other")
+
+
+def is_same_node(actual: Node | None, recorded: Node | None) -> bool:
+    """Whether a path is as it was recorded. A file that is not there is not looked for here: its content says that."""
+    if recorded is None:
+        return actual is None or actual.kind == "file"
+    return actual == recorded or (actual is None and recorded.kind == "file")
+
 
 OWNER_ACCESS = 0o700
 

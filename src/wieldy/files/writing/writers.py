@@ -13,11 +13,15 @@ from contextlib import suppress
 from wieldy.core.backend import Backend
 from wieldy.core.errors import StaleFileError
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem, stat_result
-from wieldy.files.writing.commit import WrittenFile, commit_writes
-from wieldy.files.writing.disk import LOCAL_DISK, Disk
-from wieldy.files.writing.errors import RollbackError, WriteError, explain_os_error
-from wieldy.files.writing.nodes import NodeChange
-from wieldy.files.writing.recovery import recover_writes, remove_empty_folders, roll_back_writes, write_states
+from wieldy.files.writing.commit import (
+    WrittenFile,
+    commit_writes,
+    recover_writes,
+    remove_empty_folders,
+    roll_back_writes,
+    write_states,
+)
+from wieldy.files.writing.disk import LOCAL_DISK, Disk, RollbackError, WriteError, explain_os_error
 from wieldy.files.writing.target import (
     READ_FLAGS,
     FileWrite,
@@ -31,7 +35,7 @@ from wieldy.files.writing.target import (
     symlink_notes,
     with_content,
 )
-from wieldy.files.writing.tree_commit import commit_tree, recover_tree
+from wieldy.files.writing.tree_commit import NodeChange, commit_tree, recover_tree
 
 READ_BLOCK = 1 << 20
 

@@ -21,7 +21,7 @@ from wieldy.core.programs import own_program
 from wieldy.core.realpath import make_resolved_folders, open_resolved, open_resolved_folder, realpath
 from wieldy.core.threads import in_thread
 from wieldy.files.writing.commit import WrittenFile, commit_writes
-from wieldy.files.writing.errors import WriteError
+from wieldy.files.writing.disk import WriteError
 from wieldy.files.writing.target import Target, plan_write, resolve_target, with_content
 from wieldy.shell.running.guardian import Guardian
 from wieldy.shell.running.launch import launch, start_program

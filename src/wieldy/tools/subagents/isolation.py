@@ -19,9 +19,18 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from wieldy.core.state_dirs import make_private_folder, state_home, user_home
-from wieldy.files.working_copies.files import IsolationError, clone_or_copy, copy_tree, remove_tree, walk_files
-from wieldy.files.working_copies.git import SourceError, check_out, is_repository, read_git
-from wieldy.files.working_copies.patches import PatchRecorder
+from wieldy.files.working_copies import (
+    IsolationError,
+    PatchRecorder,
+    SourceError,
+    check_out,
+    clone_or_copy,
+    copy_tree,
+    is_repository,
+    read_git,
+    remove_tree,
+    walk_files,
+)
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace

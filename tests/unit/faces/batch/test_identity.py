@@ -8,7 +8,7 @@ from tests.unit.faces.batch.repositories import git
 
 from wieldy.faces.batch.isolation import Fingerprints, attempt_identity, fingerprint
 from wieldy.faces.batch.tasks import Task, TaskLimits, TaskSource
-from wieldy.files.working_copies.git import SourceError
+from wieldy.files.working_copies import SourceError
 
 TASK = Task(id="a", prompt="fix", source=TaskSource("root", "/x"), model="anthropic/m", settings={"a": 1, "b": 2})
 

@@ -16,7 +16,7 @@ import os, sys
 from pathlib import Path
 from wieldy.faces.batch.isolation import SourceCache, make_copy
 from wieldy.faces.batch.tasks import TaskSource
-from wieldy.files.working_copies.files import IsolationError
+from wieldy.files.working_copies import IsolationError
 
 disk, elsewhere = Path(sys.argv[1]), Path(sys.argv[2])
 project = disk / "project"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.files.editing.document import Document
+from wieldy.files.editing.document import Document, apply_splices
 from wieldy.files.editing.matching import NotFound, Replacement, WrongCount
-from wieldy.files.editing.replacements import EditsConflict, plan_batch
-from wieldy.files.editing.splicing import apply_splices
+from wieldy.files.editing.revision import EditsConflict, plan_batch
 
 
 def edited(text: str, *pairs: tuple[str, str]) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from inline_snapshot import snapshot
 
 from wieldy.files.editing.diff import make_patch
-from wieldy.files.editing.document import Document
-from wieldy.files.editing.splicing import Splice, apply_splices, replace_span, replace_text
+from wieldy.files.editing.document import Document, Splice, apply_splices, replace_span, replace_text
 
 TWENTY = "".join(f"line {n}\n" for n in range(1, 21))
 

@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.editing.document import Document
+from wieldy.files.editing.document import Document, apply_splices
 from wieldy.files.editing.matching import (
     TIERS,
     NotFound,
@@ -19,7 +19,6 @@ from wieldy.files.editing.matching import (
     parse_tolerance,
     without_line_numbers,
 )
-from wieldy.files.editing.splicing import apply_splices
 
 
 def located(text: str, old: str, new: str, tolerance: tuple[Tier, ...] = TIERS) -> TextMatches:

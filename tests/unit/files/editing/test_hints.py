@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.files.editing.document import Document
-from wieldy.files.editing.hints import describe_closest
+from wieldy.files.editing.matching import describe_closest
 
 FILE = "import os\n\n\ndef area(width, height):\n\treturn width * height\n\n\ndef name():\n    return 'x'\n"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.files.editing.merging import merge, merge_bytes
+from wieldy.files.editing.diff import merge, merge_bytes
 
 BASE = b"one\ntwo\nthree\nfour\nfive\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.editing.replacements import find_placeholders, refuse_placeholders
+from wieldy.files.editing.revision import find_placeholders, refuse_placeholders
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from wieldy.files.editing.document import Splice, apply_splices
 from wieldy.files.editing.revision import Revision, make_report
-from wieldy.files.editing.splicing import Splice, apply_splices
 from wieldy.files.writing.target import read_target
 
 BASE = b"one\ntwo\nthree\n"

@@ -6,8 +6,7 @@ import pytest
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.detection import Encoding
-from wieldy.files.editing.document import Document
-from wieldy.files.editing.splicing import apply_splices, replace_span, replace_text
+from wieldy.files.editing.document import Document, apply_splices, replace_span, replace_text
 
 
 def edit(data: bytes, old: str, new: str) -> bytes:

@@ -22,13 +22,12 @@ from hypothesis import strategies as st
 from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
 from wieldy.files.apply_edit import write_changes
-from wieldy.files.journal import database
-from wieldy.files.journal.database import APPLICATION_ID, MIGRATIONS, JournalDatabase
+from wieldy.files.journal import store as store_module
 from wieldy.files.journal.entries import ChangeOrigin, EntryFile, FileChange, Uncovered
 from wieldy.files.journal.journal import COMPRESS_BYTES, Journal
-from wieldy.files.journal.store import ContentUnavailable, JournalStore
+from wieldy.files.journal.store import APPLICATION_ID, MIGRATIONS, ContentUnavailable, JournalDatabase, JournalStore
 from wieldy.files.journal.undo import history, redo, undo
-from wieldy.files.writing.errors import WriteError
+from wieldy.files.writing.disk import WriteError
 
 EDIT = ChangeOrigin("s", "call", "Edit")
 
@@ -89,7 +88,7 @@ def test_a_database_and_its_companions_are_private(root: Path):
 def test_on_a_network_file_system_there_is_a_rollback_journal_and_every_commit_is_synced(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(database, "_is_on_network", lambda folder: True)
+    monkeypatch.setattr(store_module, "_is_on_network", lambda folder: True)
     journal = journal_of(root)
     write(journal, root / "a", b"1")
     assert not Path(f"{path_of(journal)}-wal").exists()
@@ -341,7 +340,7 @@ def test_an_older_schema_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyP
     store = JournalStore(path)
     store.record([FileChange("/a", None, b"kept")], EDIT)
     store.close()
-    monkeypatch.setattr(database, "MIGRATIONS", (*MIGRATIONS, "ALTER TABLE entries ADD COLUMN remark TEXT;"))
+    monkeypatch.setattr(store_module, "MIGRATIONS", (*MIGRATIONS, "ALTER TABLE entries ADD COLUMN remark TEXT;"))
     later = JournalStore(path)
     assert later.database.read(lambda db: db.execute("SELECT call_id, remark FROM entries").fetchall()) == [
         ("call", None)
@@ -466,7 +465,7 @@ def test_a_connection_is_not_used_after_fork(root: Path):
 
 
 def test_a_busy_database_is_waited_for(root: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0.2)
+    monkeypatch.setattr(store_module, "BUSY_SECONDS", 0.2)
     journal = journal_of(root)
     write(journal, root / "a", b"1")
     other = JournalDatabase(path_of(journal), notify=lambda notice: None)

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 from tests.needs import skip_untested
 
-from wieldy.files.journal.folder_watch import FolderWatch, WatchedChanges, is_local, open_watch
-from wieldy.files.journal.snapshot_types import SnapshotScope
-from wieldy.files.journal.tree_manifest import TimeLimit, TreeWalker
+from wieldy.files.journal.snapshot_contents import SnapshotScope
+from wieldy.files.journal.tree_manifest import FolderWatch, TimeLimit, TreeWalker, WatchedChanges, is_local, open_watch
 from wieldy.files.journal.tree_snapshot import TreeSnapshots
 
 

@@ -17,11 +17,8 @@ from wieldy.core.events import Event, Notice
 from wieldy.core.workspace import Workspace
 from wieldy.files.apply_edit import write_changes
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
-from wieldy.files.journal.journal import Journal
-from wieldy.files.journal.locks import FileLocks
-from wieldy.files.journal.paths import project_key
-from wieldy.files.writing.disk import LOCAL_DISK, Disk
-from wieldy.files.writing.errors import WriteError
+from wieldy.files.journal.journal import FileLocks, Journal, project_key
+from wieldy.files.writing.disk import LOCAL_DISK, Disk, WriteError
 
 EDIT = ChangeOrigin("s", "call", "Edit")
 

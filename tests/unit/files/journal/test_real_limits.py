@@ -16,7 +16,7 @@ from wieldy.core.workspace import Workspace
 from wieldy.files.apply_edit import write_changes
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
-from wieldy.files.writing.errors import WriteError
+from wieldy.files.writing.disk import WriteError
 
 
 def on_small_disk(script: str, place: Path) -> subprocess.CompletedProcess[str]:

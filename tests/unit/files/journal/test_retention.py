@@ -12,10 +12,8 @@ from tests.unit.files.at_once import start_now
 
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
-from wieldy.files.journal.file_copies import try_lock
-from wieldy.files.journal.journal import Journal
-from wieldy.files.journal.paths import DATABASE_NAME
-from wieldy.files.journal.retention import DAY, Retention
+from wieldy.files.journal.journal import DATABASE_NAME, DAY, Journal, Retention
+from wieldy.files.journal.snapshot_contents import try_lock
 from wieldy.files.journal.store import JournalStore
 
 NOW = 100 * DAY

@@ -17,13 +17,24 @@ from msgspec.structs import replace
 from tests.needs import skip_untested
 
 from wieldy.files.journal.entries import FileChange
-from wieldy.files.journal.file_copies import FileCopies, open_slot
-from wieldy.files.journal.folder_watch import open_watch
-from wieldy.files.journal.git_objects import load_index
-from wieldy.files.journal.manifest_file import load_manifest, read_manifest, save_manifest
-from wieldy.files.journal.snapshot_types import SnapshotLimits, SnapshotScope, TreeChanges, TreeSnapshot
+from wieldy.files.journal.snapshot_contents import (
+    FileCopies,
+    SnapshotLimits,
+    SnapshotScope,
+    TreeChanges,
+    TreeSnapshot,
+    load_index,
+    open_slot,
+)
 from wieldy.files.journal.store import ContentUnavailable
-from wieldy.files.journal.tree_manifest import CLOCK_TICK_NS, TimeLimit
+from wieldy.files.journal.tree_manifest import (
+    CLOCK_TICK_NS,
+    TimeLimit,
+    load_manifest,
+    open_watch,
+    read_manifest,
+    save_manifest,
+)
 from wieldy.files.journal.tree_snapshot import TreeSnapshots
 
 SLOW_ENOUGH = SnapshotLimits(seconds=60)  # whatever else the machine does

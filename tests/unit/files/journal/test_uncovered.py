@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wieldy.files.journal.entries import Uncovered
-from wieldy.files.journal.uncovered import (
+from wieldy.files.journal.entries import (
     MAX_FOLDERS,
     MAX_PATHS,
+    Uncovered,
     enclosing_folders,
     limit_uncovered,
     summarize_uncovered,

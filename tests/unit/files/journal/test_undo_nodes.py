@@ -20,9 +20,8 @@ from wieldy.files.journal.command_snapshots import CommandSnapshot
 from wieldy.files.journal.entries import ChangeOrigin
 from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.undo import carry_out, history, history_lines, plan_lines, plan_undo, redo, undo
-from wieldy.files.writing.disk import Disk
-from wieldy.files.writing.errors import WriteError
-from wieldy.files.writing.nodes import NodeChange
+from wieldy.files.writing.disk import Disk, WriteError
+from wieldy.files.writing.tree_commit import NodeChange
 
 SETUP = """
 umask 022

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from wieldy.files.editing.document import Document
-from wieldy.files.editing.notebooks import parse_notebook
+from wieldy.files.notebooks import parse_notebook
 
 
 def escapes(source: str) -> bool:

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from wieldy.files.detection import Encoding
-from wieldy.files.reading.pages import Page
-from wieldy.files.reading.read_file import describe_page
+from wieldy.files.reading.read_file import Page, describe_page
 from wieldy.files.search.format import format_size
 
 

@@ -14,7 +14,7 @@ from PIL import Image as pillow
 
 from wieldy.core.errors import ToolFailure
 from wieldy.files.detection import media_type_of
-from wieldy.files.reading.images import (
+from wieldy.files.reading.media import (
     LARGEST_SENT,
     LONGEST_SHRUNK,
     MAX_PIXELS,
@@ -157,7 +157,7 @@ def test_without_pillow_small_images_pass_and_others_say_what_is_missing(tmp_pat
     (tmp_path / "torn").write_bytes(encoded(pillow.new("RGB", (30, 30)), "PNG")[:-20])
     program = (
         "import sys, pathlib; sys.modules['PIL'] = None\n"
-        "from wieldy.files.reading.images import prepare_image\n"
+        "from wieldy.files.reading.media import prepare_image\n"
         "for name in ('small', 'large', 'torn'):\n"
         "    try: print(prepare_image(pathlib.Path(name).read_bytes(), name).media_type)\n"
         "    except Exception as error: print(error)\n"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.reading.notebooks import MAX_OUTPUT_CHARS, Cell, Notebook, read_notebook
+from wieldy.files.notebooks import MAX_OUTPUT_CHARS, Cell, Notebook, read_notebook
 
 
 def notebook_of(*cells: dict[str, Any], **more: Any) -> Notebook:

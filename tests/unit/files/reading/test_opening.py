@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wieldy.core.errors import ToolFailure
-from wieldy.files.reading.opening import HEAD, OpenFile
+from wieldy.files.reading.read_file import HEAD, OpenFile
 from wieldy.files.search.format import display_path
 
 

@@ -11,8 +11,7 @@ import pytest
 from wieldy.core.errors import ToolFailure
 from wieldy.files.detection import Encoding
 from wieldy.files.reading import MAX_CHARS
-from wieldy.files.reading.opening import OpenFile
-from wieldy.files.reading.pages import COUNTED_AHEAD, Page, read_page
+from wieldy.files.reading.read_file import COUNTED_AHEAD, OpenFile, Page, read_page
 
 
 def page_of(path: Path, **how: Any) -> Page:
@@ -154,7 +153,7 @@ def test_a_line_larger_than_the_memory_is_paged(tmp_path: Path) -> None:
         file.write(b"first\n" + b"x" * 300_000)
         file.truncate(400 << 20)
     program = (
-        "import sys; from wieldy.files.reading.opening import OpenFile; from wieldy.files.reading.pages import read_page\n"
+        "import sys; from wieldy.files.reading.read_file import OpenFile; from wieldy.files.reading.read_file import read_page\n"
         "with OpenFile(sys.argv[1]) as file: page = read_page(file, first=2)\n"
         "assert page.total == 2 and page.lines[0].startswith('xxx'), page"
     )

@@ -12,7 +12,7 @@ from PIL import Image as pillow
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.outcome import Image, Text
-from wieldy.files.reading.pdf import MAX_PAGES, parse_page_numbers, read_pdf
+from wieldy.files.reading.media import MAX_PAGES, parse_page_numbers, read_pdf
 
 
 def pdf(*pages: str) -> bytes:
@@ -156,7 +156,7 @@ def test_several_documents_are_read_side_by_side_without_harm() -> None:
 def test_without_the_library_the_error_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['pypdfium2'] = None\n"
-        "from wieldy.files.reading.pdf import read_pdf\n"
+        "from wieldy.files.reading.media import read_pdf\n"
         "try: read_pdf(b'%PDF-', 'it')\n"
         "except Exception as error: print(error)\n"
     )

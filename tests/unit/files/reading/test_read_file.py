@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.reading.opening import OpenFile
-from wieldy.files.reading.read_file import SMALL_FILE, is_plain_text, open_small_file
+from wieldy.files.reading.read_file import SMALL_FILE, OpenFile, is_plain_text, open_small_file
 
 
 def test_only_small_regular_files_are_small(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.reading.opening import OpenFile, explain_unreadable
+from wieldy.files.reading.read_file import OpenFile, explain_unreadable
 
 
 def reason(path: str) -> str:
@@ -63,9 +63,9 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
             folder.chmod(0o755)
     program = (
         "import os, sys\n"
-        "from wieldy.files.reading.opening import OpenFile\n"
-        "from wieldy.files.reading.opening import explain_unreadable\n"
-        "import wieldy.files.search.similar_paths\n"
+        "from wieldy.files.reading.read_file import OpenFile\n"
+        "from wieldy.files.reading.read_file import explain_unreadable\n"
+        "import wieldy.files.search.format\n"
         "if os.access(sys.argv[1], os.R_OK): os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "try: OpenFile(sys.argv[1])\n"
         "except OSError as error: print(explain_unreadable(sys.argv[1], error)[0])\n"

@@ -9,7 +9,7 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.faces.terminal.completion import FileIndex
-from wieldy.files.search.ignore import find_unfit_ignore_files
+from wieldy.files.search.patterns import find_unfit_ignore_files
 
 SECRET = "[broken-secret-token\n{also\n"
 KINDS = (".ignore", ".gitignore", ".rgignore")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.search.ignore import inside_repository, load_parent_rules, parse_ignore_file, walk_files
+from wieldy.files.search.patterns import inside_repository, load_parent_rules, parse_ignore_file, walk_files
 
 
 def kept(root: Path, in_repository: bool = True, home: Path | None = None) -> list[str]:

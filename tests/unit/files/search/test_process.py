@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from wieldy import LocalBackend
-from wieldy.files.search.process import run_process
+from wieldy.files.search.ripgrep import run_process
 from wieldy.shell.backends.local import LocalProcess
 
 PYTHON = (sys.executable, "-I", "-S", "-c")

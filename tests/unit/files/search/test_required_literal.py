@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from wieldy.files.search.required_literal import required_literal
+from wieldy.files.editing.search_replace import required_literal
 
 
 @pytest.mark.parametrize(

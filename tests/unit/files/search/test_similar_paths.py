@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from wieldy.files.search.similar_paths import find_similar_paths, scan_breadth_first
+from wieldy.files.search.format import find_similar_paths, scan_breadth_first
 
 
 def put(root: Path, *names: str) -> None:

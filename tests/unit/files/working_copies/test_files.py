@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.working_copies.files import clone_or_copy, copy_tree, plain_copy
+from wieldy.files.working_copies import clone_or_copy, copy_tree, plain_copy
 
 
 def make_tree(folder: Path) -> Path:

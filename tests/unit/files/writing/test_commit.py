@@ -14,7 +14,7 @@ from tests.unit.files.at_once import write_atomically
 
 from wieldy.core.errors import StaleFileError
 from wieldy.files.writing.commit import commit_writes
-from wieldy.files.writing.errors import WriteError
+from wieldy.files.writing.disk import WriteError
 from wieldy.files.writing.target import plan_write, read_target
 
 

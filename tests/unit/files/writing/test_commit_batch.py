@@ -12,8 +12,7 @@ from tests.fault_disks import FailAt, SlowDisk, WatchedDisk
 
 from wieldy.core.errors import StaleFileError
 from wieldy.files.writing.commit import commit_writes
-from wieldy.files.writing.disk import Disk
-from wieldy.files.writing.errors import WriteError
+from wieldy.files.writing.disk import Disk, WriteError
 from wieldy.files.writing.target import FileWrite, plan_write, read_target
 
 

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from tests.unit.files.at_once import write_atomically
 
-from wieldy.files.writing.errors import WriteError
+from wieldy.files.writing.disk import WriteError
 
 NOBODY = 65534
 SCRIPT = """
 import os, sys
 sys.path.insert(0, sys.argv[2])
 from at_once import write_atomically
-from wieldy.files.writing.errors import WriteError
-import wieldy.files.writing.errors, pwd
+from wieldy.files.writing.disk import WriteError
+import wieldy.files.writing.disk, pwd
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:

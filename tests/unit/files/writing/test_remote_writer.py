@@ -10,8 +10,7 @@ from tests.fault_disks import DieAt, FailAt, SimulatedDeath, WatchedDisk
 
 from wieldy import LocalBackend
 from wieldy.core.filesystem import RemoteFileSystem
-from wieldy.files.writing.disk import LOCAL_DISK, Disk
-from wieldy.files.writing.errors import WriteError
+from wieldy.files.writing.disk import LOCAL_DISK, Disk, WriteError
 from wieldy.files.writing.target import FileWrite
 from wieldy.files.writing.writers import RemoteWriter
 

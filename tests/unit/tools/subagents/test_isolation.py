@@ -18,7 +18,7 @@ from tests.unit.tools.subagents.conftest import agent_file, told
 from wieldy import AgentType, Script, Session
 from wieldy.core.events import ToolEnded
 from wieldy.core.workspace import Workspace
-from wieldy.files.working_copies.files import IsolationError
+from wieldy.files.working_copies import IsolationError
 from wieldy.tools.subagents.isolation import (
     copies_folder,
     finish_working_tree,

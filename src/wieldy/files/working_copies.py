@@ -1,0 +1,405 @@
+"""Copies of a project to work in, and what has changed in them: whole folders, git checkouts, patches."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import subprocess
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from wieldy.core.errors import WieldyError
+from wieldy.core.git import neutral_git_environment
+from wieldy.core.programs import own_program
+
+SMALL_TREE_BYTES = 50_000_000
+SMALL_TREE_FILES = 5_000
+FICLONE = 0x40049409
+NO_REFLINK = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS)
+
+CopyFile: TypeAlias = Callable[[str, str], object]
+
+
+class IsolationError(WieldyError):
+    """No copy can be made in the way that was asked for; the message says why."""
+
+
+def walk_files(folder: str, *, exclude: Collection[str] = (), git: bool = False) -> Iterator[os.DirEntry[str]]:
+    """Every entry below a folder that is no folder itself; with `git`, also the repository."""
+    folders = [folder]
+    while folders:
+        try:
+            entries = os.scandir(folders.pop())
+        except OSError:
+            continue
+        with entries:
+            for entry in entries:
+                if (entry.name == ".git" and not git) or entry.path in exclude:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    yield entry
+
+
+def is_small(tree: Path, exclude: Collection[str] = ()) -> bool:
+    """Whether a plain copy of a folder costs next to nothing."""
+    size = 0
+    for files, entry in enumerate(walk_files(str(tree), exclude=exclude, git=True), 1):
+        with contextlib.suppress(OSError):
+            size += entry.stat(follow_symlinks=False).st_size
+        if files > SMALL_TREE_FILES or size > SMALL_TREE_BYTES:
+            return False
+    return True
+
+
+def copy_tree(source: str | Path, target: str | Path, copy_file: CopyFile, exclude: Collection[str] = ()) -> None:
+    """Copy a folder: symlinks as they are, modes and times kept, sockets and pipes left out. Raises `OSError`.
+
+    What vanishes meanwhile is left out: somebody may be working in the folder.
+    """
+    folders = [(os.fspath(source), os.fspath(target))]
+    times: list[tuple[str, os.stat_result]] = []
+    while folders:
+        here, there = folders.pop()
+        try:
+            status, entries = os.stat(here), os.scandir(here)
+        except (FileNotFoundError, NotADirectoryError):
+            if not times:
+                raise
+            continue
+        with entries:
+            os.mkdir(there, 0o700)
+            times.append((there, status))
+            for entry in entries:
+                if entry.path in exclude:
+                    continue
+                to = os.path.join(there, entry.name)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append((entry.path, to))
+                    continue
+                try:
+                    if entry.is_symlink():
+                        os.symlink(os.readlink(entry.path), to)
+                    elif entry.is_file(follow_symlinks=False):
+                        copy_file(entry.path, to)
+                except FileNotFoundError:
+                    if os.path.lexists(entry.path):
+                        raise
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(to)
+    for folder, status in reversed(times):
+        os.chmod(folder, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
+        os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def plain_copy(source: str, target: str) -> None:
+    """Copy a file with its mode and times. Raises `OSError`."""
+    shutil.copyfile(source, target, follow_symlinks=False)
+    shutil.copystat(source, target, follow_symlinks=False)
+
+
+def clone(source: str, target: str) -> None:
+    """Clone a file copy-on-write. Raises `OSError`, one of `NO_REFLINK` where the file system cannot."""
+    import fcntl
+
+    with open(source, "rb") as old, open(target, "xb") as new:
+        fcntl.ioctl(new.fileno(), FICLONE, old.fileno())
+    shutil.copystat(source, target, follow_symlinks=False)
+
+
+def clone_or_copy(source: str, target: str) -> None:
+    """Clone a file where that is possible, else copy it. Raises `OSError`."""
+    try:
+        clone(source, target)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(target)
+        plain_copy(source, target)
+
+
+def _open_folders(path: Path) -> None:
+    """Give the owner of a tree all rights to its folders, each before it is entered."""
+    with contextlib.suppress(OSError):
+        os.chmod(path, 0o700)
+    for folder, names, _ in os.walk(path):
+        for name in names:
+            child = os.path.join(folder, name)
+            if not os.path.islink(child):
+                with contextlib.suppress(OSError):
+                    os.chmod(child, 0o700)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder, also one with folders that its owner may not write to, as far as that is possible."""
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return
+    except OSError:
+        _open_folders(path)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+READ_SECONDS = 60.0
+CLONE_SECONDS = 3600.0
+LOCATION_VARIABLES = frozenset(
+    {
+        *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX"),
+        *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
+    }
+)
+"""Variables that lead git to another repository than that of the current folder; git sets them for hooks."""
+
+
+class SourceError(WieldyError):
+    """The files of a repository cannot be had; the message is one line."""
+
+
+def is_repository(folder: str | Path) -> bool:
+    return os.path.lexists(os.path.join(folder, ".git"))
+
+
+def resolve_commit(repository: str | Path, ref: str) -> str:
+    """The commit that a ref names. Raises `SourceError`."""
+    commit = None if ref.startswith("-") else read_git(["rev-parse", "--verify", "-q", f"{ref}^{{commit}}"], repository)
+    if commit is None:
+        raise SourceError(f"the repository {repository} has no commit `{ref}`")
+    return commit.decode().strip()
+
+
+def read_git(arguments: Sequence[str], folder: str | Path) -> bytes | None:
+    """What a git command prints that runs nothing the repository configures; None if it fails."""
+    environment = {**without_location(os.environ), **neutral_git_environment(str(folder))}
+    environment["GIT_CEILING_DIRECTORIES"] = os.path.dirname(folder)
+    environment["GIT_CONFIG_COUNT"] = _with_setting(environment, "safe.bareRepository", "all")
+    try:
+        return _run(arguments, folder, environment, READ_SECONDS)
+    except SourceError:
+        return None
+
+
+def run_git(
+    arguments: Sequence[str], folder: str | Path, env: Mapping[str, str] | None = None, *, seconds: float = READ_SECONDS
+) -> bytes:
+    """Run git without hooks and prompts, and return what it prints. Raises `SourceError`."""
+    environment = {**without_location(os.environ), "GIT_TERMINAL_PROMPT": "0", **(env or {})}
+    return _run(["-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", *arguments], folder, environment, seconds)
+
+
+def clone_mirror(url: str, target: Path) -> None:
+    """Clone a remote repository with all its commits. Raises `SourceError`."""
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        run_git(["clone", "-q", "--mirror", "--", url, str(temporary)], target.parent, seconds=CLONE_SECONDS)
+        temporary.replace(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def fetch_commit(repository: Path, ref: str) -> None:
+    """Fetch a commit that no branch of the remote contains any more. Raises `SourceError`."""
+    run_git(["fetch", "-q", "origin", "--", ref], repository, seconds=CLONE_SECONDS)
+
+
+def check_out(repository: str | Path, commit: str, target: Path) -> None:
+    """Check a commit out into a repository of its own that borrows the objects. Raises `SourceError`.
+
+    It has no branches, tags or remotes: nothing later than the commit can be found by name, and nothing can be pushed.
+    """
+    target.mkdir()
+    _init_borrowing(repository, target)
+    run_git(["checkout", "-q", "--detach", commit], target, seconds=CLONE_SECONDS)
+
+
+def detach_repository(source: str | Path, copy: Path) -> None:
+    """Give a copied linked worktree a repository of its own; its `.git` leads to that of the source. Raises `SourceError`."""
+    link = copy / ".git"
+    if not os.path.lexists(link) or (link.is_dir() and not link.is_symlink()):
+        return
+    link.unlink()
+    _init_borrowing(source, copy)
+    if (head := read_git(["rev-parse", "--verify", "-q", "HEAD"], source)) is not None:
+        run_git(["update-ref", "--no-deref", "HEAD", head.decode().strip()], copy)
+        run_git(["reset", "-q"], copy)
+
+
+def _init_borrowing(repository: str | Path, target: Path) -> None:
+    located = read_git(["rev-parse", "--path-format=absolute", "--git-path", "objects"], repository)
+    if located is None:
+        raise SourceError(f"{repository} is not a git repository")
+    objects = Path(os.fsdecode(located).removesuffix("\n"))
+    run_git(["init", "-q", "--template=", str(target)], target.parent)
+    information = target / ".git" / "objects" / "info"
+    information.mkdir(parents=True, exist_ok=True)
+    (information / "alternates").write_text(f"{objects}\n", encoding="utf-8", errors="surrogateescape")
+    shallow = objects.parent / "shallow"
+    if shallow.exists():
+        shutil.copyfile(shallow, target / ".git" / "shallow")
+
+
+def _run(arguments: Sequence[str], folder: str | Path, environment: Mapping[str, str], seconds: float) -> bytes:
+    try:
+        done = subprocess.run(
+            [own_program("git", environment), *arguments],
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+        )
+    except OSError as error:
+        raise SourceError(f"git cannot be run: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise SourceError(f"git {arguments[0]} took longer than {seconds:g} s") from None
+    if done.returncode:
+        words = done.stderr.decode("utf-8", "replace").split()
+        raise SourceError(f"git {arguments[0]}: {' '.join(words)[:300] or f'exit code {done.returncode}'}")
+    return done.stdout
+
+
+def without_location(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment without variables that lead git to another repository than that of the current folder."""
+    return {name: value for name, value in env.items() if name not in LOCATION_VARIABLES}
+
+
+def _with_setting(environment: dict[str, str], key: str, value: str) -> str:
+    number = int(environment.get("GIT_CONFIG_COUNT", "0"))
+    environment[f"GIT_CONFIG_KEY_{number}"], environment[f"GIT_CONFIG_VALUE_{number}"] = key, value
+    return str(number + 1)
+
+
+MANY_FILES = 20_000  # above that, git is faster at finding what changed
+
+
+class PatchRecorder:
+    """Records the state of a tree, and later what has changed. Blocking: call it in a thread.
+
+    `shared` is a folder for what all copies of one small source have in common, so that it is recorded once.
+    """
+
+    def __init__(self, tree: Path, scratch: Path, shared: Path | None = None) -> None:
+        self._tree = tree
+        self._repository = scratch / "base.git"
+        self._shared = shared
+        self._before: TreeScan | None = None
+        self._base = ""
+
+    def start(self) -> None:
+        """Record the tree as it is now. Raises `SourceError` or `OSError`."""
+        _make_repository(self._repository)
+        self._before = scan_tree(self._tree)
+        if self._shared is not None and self._before is not None and self._before.is_small:
+            self._start_shared(self._shared, self._before)
+            return
+        own = self._tree / ".git"
+        if (own / "objects").is_dir():
+            _add_alternate(self._repository, own / "objects")
+            if (own / "index").is_file():
+                shutil.copyfile(own / "index", self._repository / "index")
+        self._record(self._repository)
+        shutil.copyfile(self._repository / "index", self._repository / "index.base")
+
+    def _start_shared(self, shared: Path, scan: TreeScan) -> None:
+        """Take the record of another copy with the same files; make it where there is none yet."""
+        record = shared / f"{scan.digest}.base"
+        if not record.exists():
+            temporary = shared / f"{scan.digest}.{os.getpid()}-{threading.get_ident()}.tmp"
+            shutil.rmtree(temporary, ignore_errors=True)
+            _make_repository(temporary)
+            self._record(temporary)
+            (temporary / "tree").write_bytes(self._git("write-tree", repository=temporary))
+            try:
+                temporary.rename(record)
+            except OSError:  # another attempt was faster
+                shutil.rmtree(temporary)
+        _add_alternate(self._repository, record / "objects")
+        shutil.copyfile(record / "index", self._repository / "index")
+        self._base = (record / "tree").read_text().strip()
+
+    def diff(self) -> bytes:
+        """The patch from the recorded state to the present one. Raises `SourceError` or `OSError`."""
+        if self._before is not None and self._before == scan_tree(self._tree):
+            return b""
+        base = self._base or self._git("write-tree", index="index.base").decode().strip()
+        self._git("add", "-A")
+        return self._git("diff", "--cached", "--binary", "--full-index", "--no-color", "--no-ext-diff", base)
+
+    def _record(self, repository: Path) -> None:
+        self._git("add", "-A", repository=repository)
+        if not (repository / "index").exists():
+            self._git("read-tree", "--empty", repository=repository)
+
+    def _git(self, *arguments: str, index: str = "index", repository: Path | None = None) -> bytes:
+        repository = repository or self._repository
+        settings = ("core.checkStat=minimal", "core.trustctime=false", "core.autocrlf=false", "core.quotePath=true")
+        options = [word for setting in settings for word in ("-c", setting)]
+        environment = {
+            "GIT_DIR": str(repository),
+            "GIT_WORK_TREE": str(self._tree),
+            "GIT_INDEX_FILE": str(repository / index),
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_SYSTEM": os.devnull,
+        }
+        return run_git([*options, *arguments], self._tree, environment, seconds=600)
+
+
+class TreeScan(Struct, frozen=True):
+    """Path, size, times and mode of every file of a tree. The digest leaves out what differs between copies of the same files."""
+
+    files: frozenset[tuple[str, int, int, int, int]]
+    digest: str
+    size: int
+
+    @property
+    def is_small(self) -> bool:
+        return len(self.files) <= SMALL_TREE_FILES and self.size <= SMALL_TREE_BYTES
+
+
+def scan_tree(tree: Path) -> TreeScan | None:
+    """Look at every file; None for a tree that is too large to look at twice."""
+    files: set[tuple[str, int, int, int, int]] = set()
+    size = 0
+    start = len(str(tree)) + 1
+    for entry in walk_files(str(tree)):
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except OSError:
+            continue
+        size += status.st_size
+        files.add((entry.path[start:], status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_mode))
+        if len(files) > MANY_FILES:
+            return None
+    common = sorted((os.fsencode(path), size, mtime, mode) for path, size, mtime, _, mode in files)
+    return TreeScan(frozenset(files), blake2b(repr(common).encode(), digest_size=12).hexdigest(), size)
+
+
+def _make_repository(folder: Path) -> None:
+    for name in ("objects/info", "refs"):
+        (folder / name).mkdir(parents=True)
+    (folder / "HEAD").write_text("ref: refs/heads/none\n")
+
+
+def _add_alternate(repository: Path, objects: Path) -> None:
+    alternates = repository / "objects" / "info" / "alternates"
+    alternates.write_text(f"{objects}\n", encoding="utf-8", errors="surrogateescape")
+
+
+def write_patch(recorder: PatchRecorder, target: Path) -> tuple[int | None, str]:
+    """Write the patch; returns its size, or None and why there is none."""
+    try:
+        patch = recorder.diff()
+        target.write_bytes(patch)
+    except (SourceError, OSError) as error:
+        return None, f"there is no patch: {error}"
+    return len(patch), ""

@@ -1,1 +1,0 @@
-"""Copies of a project to work in, and what has changed in them."""
