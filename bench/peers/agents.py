@@ -15,7 +15,7 @@ from bench.peers.wires import Wire
 
 HERE = Path(__file__).parent
 PROMPT = "Do what the script says."
-CODEX = Package("codex", "@openai/codex", "0.166.0")
+CODEX = Package("codex", "@openai/codex", "0.169.0")
 PI = Package("pi", "@earendil-works/pi-coding-agent", "0.87.1", node=22)
 
 
