@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ PARTS = [
 ]
 
 
-def test_two_explore_side_by_side_and_a_third_is_denied_a_write(wieldy, script, project):
+def test_agents_of_one_answer_each_give_their_result_and_one_is_denied_a_write(wieldy, script, project):
     done = wieldy("-p", "go", script(THREE, PARTS), "--output-format=stream-json")
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 3, done.stderr
@@ -68,9 +69,8 @@ def test_two_explore_side_by_side_and_a_third_is_denied_a_write(wieldy, script, 
     first, second, third = (block["id"] for block in _calls(asked))
     inside = [m for m in told if m.get("parent_tool_use_id")]
     assert {m["parent_tool_use_id"] for m in inside} == {first, second, third}
-    order = [m["parent_tool_use_id"] for m in inside if m["type"] == "assistant"]
-    assert set(order[:2]) == {first, second}, "the two take turns; the third waits for both"
-    assert order[4:] == [third, third]
+    answers = Counter(m["parent_tool_use_id"] for m in inside if m["type"] == "assistant")
+    assert answers == {first: 2, second: 2, third: 2}
 
     results = [m["message"]["content"][0] for m in told if m["type"] == "user" and m["parent_tool_use_id"] is None]
     said = {block["tool_use_id"]: block["content"][0]["text"] for block in results}

@@ -105,7 +105,7 @@ def test_a_worker_killed_from_outside_costs_no_task(batch):
     process = batch.start("--workers", "6", "--processes", "2")
     wait_until(lambda: len(batch.notes()) >= 6)
     workers = [
-        each for each in psutil.Process(process.pid).children() if "wieldy.faces.batch.workers" in each.cmdline()
+        each for each in psutil.Process(process.pid).children() if any("wieldy.faces.batch.workers" in word for word in each.cmdline())
     ]
     os.kill(workers[0].pid, signal.SIGKILL)
     assert process.wait(timeout=60) == 0
