@@ -6,15 +6,23 @@ INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 MODEL := .venv-model
 
-.PHONY: demo test test-model check format docs bench bench-peers clean
+.PHONY: demo test test-slow test-all test-model check format docs bench bench-peers clean
 
 demo: $(INSTALLED)
 	$(BIN)/python -m wieldy demo
 
-# Installs bubblewrap, Chromium, tmux and Node where it can; what is missing then is skipped and listed at the end.
+# Laws, units, the real CLI. Installs bubblewrap, Chromium, tmux and Node where it can; what is missing then is skipped and
+# listed at the end.
 test: $(READY)
 	@tests/install_tools.sh
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow"
+
+# What takes long or is peripheral: many kills, soaks, uvloop, Ray, object stores, frameworks, peers from npm.
+test-slow: $(READY)
+	@tests/install_tools.sh
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m slow
+
+test-all: test test-slow
 
 # With a real model of 135 million parameters: what it says is its own, what is done with it is tested.
 test-model: $(READY) $(MODEL)/.ready

@@ -14,7 +14,7 @@ from tests.unit.web.loopback import response, serving
 
 from wieldy.web.url import PORTS, InvalidUrl, parse_url
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.slow, pytest.mark.peer]
 
 READ = """texts => texts.map(text => {
     try { const url = new URL(text); return [url.protocol, url.hostname, url.port, url.pathname + url.search]; }

@@ -18,7 +18,7 @@ from tests.unit.web.loopback import Names, response, serving
 from wieldy.core.decision import Question
 from wieldy.shell.running.reaper import ProcessTree, members
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.slow, pytest.mark.peer]
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ import trustme
 from wieldy.core.errors import ToolFailure
 from wieldy.web.search import DuckDuckGo, SearchHit, SearchQuery
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.slow, pytest.mark.peer]
 
 HOSTS = ("html.duckduckgo.com", "search.brave.com", "www.mojeek.com")
 FOUND = """<html><div class="links_main links_deep result__body"><h2><a href="https://tea.example/1">All about tea</a></h2>

@@ -20,7 +20,7 @@ from wieldy.core.outcome import Image
 from wieldy.core.provider import Completion
 from wieldy.engine.workspace_services import HostServices
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(300)]
 
 PACKAGES = {
     "@modelcontextprotocol/server-everything": "2026.8.31",

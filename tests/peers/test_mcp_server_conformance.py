@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.peers.mcp_npm import Node, installed
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(700)]
+pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(700)]
 
 DOCS = Path(__file__).parents[2] / "docs" / "mcp-server.md"
 SERVER = Path(__file__).with_name("mcp_conformance_server.py")

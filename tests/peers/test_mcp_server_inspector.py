@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.peers.mcp_npm import Node, installed
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(700)]
+pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(700)]
 
 LAUNCHER = "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 IS_ERROR = 5

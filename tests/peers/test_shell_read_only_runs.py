@@ -326,6 +326,7 @@ def candidates() -> list[str]:
     )
 
 
+@pytest.mark.slow
 def test_commands_that_only_read_write_start_and_connect_to_nothing(box: Path) -> None:
     groups = grouped(box, candidates())
     chosen = [(environment, command) for environment, commands in groups.items() for command in commands]

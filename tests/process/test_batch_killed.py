@@ -36,6 +36,7 @@ def wait_for_results(batch: BatchRun, process: subprocess.Popen[str], count: int
     wait_until(lambda: len(batch.results()) >= count or process.poll() is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_driver_killed_at_twenty_moments_finishes_everything_exactly_once(batch):
     batch.write_tasks(TASKS, model=batch.noting_script(1))
@@ -104,9 +105,8 @@ def test_a_worker_killed_from_outside_costs_no_task(batch):
     batch.write_tasks(12, model=batch.noting_script(3, pause=0.1), check="true")
     process = batch.start("--workers", "6", "--processes", "2")
     wait_until(lambda: len(batch.notes()) >= 6)
-    workers = [
-        each for each in psutil.Process(process.pid).children() if any("wieldy.faces.batch.workers" in word for word in each.cmdline())
-    ]
+    children = psutil.Process(process.pid).children()
+    workers = [child for child in children if "wieldy.faces.batch.workers" in " ".join(child.cmdline())]
     os.kill(workers[0].pid, signal.SIGKILL)
     assert process.wait(timeout=60) == 0
     process.communicate()

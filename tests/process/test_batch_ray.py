@@ -20,7 +20,7 @@ from tests.process.batch_runs import BatchRun, LimitingServer, wait_until
 CLUSTER = Path(__file__).with_name("ray_cluster.py")
 
 # The tests share one cluster; the one that kills a node comes last.
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(240)]
 
 
 class RayCluster:

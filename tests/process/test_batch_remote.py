@@ -21,6 +21,8 @@ import pytest
 from tests.needs import import_or_skip
 from tests.process.batch_runs import BatchRun, wait_until
 
+pytestmark = pytest.mark.slow
+
 import_or_skip("s3fs")
 moto_server = import_or_skip("moto.server")
 

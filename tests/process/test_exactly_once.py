@@ -248,7 +248,7 @@ def whole(tmp_path_factory, service) -> tuple[set[str], int]:
     return words, stage.size()
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
 def test_kills_at_many_points_double_nothing_lose_nothing_and_name_what_is_unknown(
     part, tmp_path, environment, service, whole
 ):

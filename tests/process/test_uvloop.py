@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from tests.needs import skip_untested
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 CORE = [
     "tests/unit/engine/test_pipeline.py",
     "tests/unit/engine/test_misbehaving_tools.py",
     "tests/unit/engine/test_order.py",
-    "tests/unit/search",
+    "tests/unit/files/search",
     "tests/unit/tools/test_grep.py",
     "tests/unit/tools/test_glob.py",
     "tests/unit/tools/test_file_search.py",

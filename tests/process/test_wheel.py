@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from tests.needs import skip_untested
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SECONDS = 100
 

@@ -14,7 +14,7 @@ from wieldy import Script, Toolbox
 sdk = import_or_skip("claude_agent_sdk")
 from wieldy.faces.headless.claude_sdk import InProcessTransport
 
-pytestmark = [pytest.mark.peer, pytest.mark.asyncio]
+pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.asyncio]
 
 
 async def collect(prompt: str, transport: InProcessTransport, **options: Any) -> list[Any]:

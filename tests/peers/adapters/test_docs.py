@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.needs import import_or_skip
 
+pytestmark = pytest.mark.slow
+
 for framework in ("pydantic_ai", "agents", "langchain", "claude_agent_sdk"):
     import_or_skip(framework)
 

@@ -20,7 +20,7 @@ from harbor.models.trajectories import Trajectory
 
 from wieldy.faces.adapters.harbor import WieldyAgent
 
-pytestmark = [pytest.mark.peer, pytest.mark.asyncio]
+pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.asyncio]
 
 READ = {"call": "Read", "input": {"file_path": "a.py"}}
 EDIT = {"call": "Edit", "input": {"file_path": "a.py", "old_string": "x = 1", "new_string": "x = 2"}}

@@ -20,7 +20,7 @@ from inspect_ai.util import sandbox
 from wieldy.faces.adapters.inspect_ai import wieldy
 
 # Inspect leaves sockets and pipes of its own to the garbage collector.
-pytestmark = [pytest.mark.peer, pytest.mark.asyncio, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.asyncio, pytest.mark.filterwarnings("ignore")]
 
 
 @scorer(metrics=[accuracy()])

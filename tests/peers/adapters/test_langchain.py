@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-pytestmark = [pytest.mark.peer, pytest.mark.asyncio]
+pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.asyncio]
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
 

@@ -16,7 +16,7 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 
 from agents import Agent, Model, ModelResponse, RunConfig, RunHooks, Runner, RunState, Usage
 
-pytestmark = [pytest.mark.peer, pytest.mark.asyncio]
+pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.asyncio]
 QUIET = RunConfig(tracing_disabled=True)
 
 

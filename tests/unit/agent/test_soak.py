@@ -13,6 +13,8 @@ import pytest
 
 from wieldy import Script, tool
 
+pytestmark = pytest.mark.slow
+
 TURNS, LENGTH = 500, 20_000
 
 

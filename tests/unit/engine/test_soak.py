@@ -14,6 +14,8 @@ import pytest
 
 from wieldy import tool
 
+pytestmark = pytest.mark.slow
+
 CALLS = 10_000
 
 
