@@ -26,7 +26,6 @@ from tests.needs import import_or_skip
 
 import wieldy
 from wieldy import Script, Session, Tool, Toolbox, tool
-from wieldy.agent.subagent_toolbox import SESSION_TOOLS
 from wieldy.core.outcome import Done, Failed, Refused, ToolResult
 
 SOURCE = Path(wieldy.__file__).parent
@@ -612,7 +611,7 @@ WAYS = {
     "Toolbox.call": Way(by_call),
     "Turn": Way(by_turn),
     "Session": Way(by_session),
-    "sub-agent": Way(by_subagent, lacks=SESSION_TOOLS),
+    "sub-agent": Way(by_subagent, lacks=frozenset({"AskUser", "ExitPlan", "StickerRequest"})),
     "wieldy call": Way(by_command, own_process=True, one_box=False),
     "wieldy -p": Way(by_print, own_process=True),
     "stream-json": Way(by_stream_json, own_process=True),

@@ -35,13 +35,12 @@ from wieldy.policy.permissions.modes import find_mode
 from wieldy.policy.permissions.paths import is_below
 from wieldy.policy.permissions.protected import Protection
 from wieldy.tools.subagents.isolation import WorkingTree
-from wieldy.tools.subagents.tasks import MODEL_TOOLS, SubagentTask
+from wieldy.tools.subagents.tasks import SubagentTask
 from wieldy.tools.toolset.toolset import OfferedTools
 
 # Permission modes, the strictest first.
 MODES_BY_STRICTNESS = ("plan", "dontAsk", "default", "acceptEdits", "bypassPermissions")
 # Tools that talk to the user: a subagent reports to its parent instead.
-SESSION_TOOLS = frozenset({"AskUser", "ExitPlan", "StickerRequest"})
 MAX_STEPS = 1_000
 MAX_DENIED = 20
 MAX_LINE_CHARS = 200
@@ -251,31 +250,33 @@ def _one_line(text: str) -> str:
 class FilteredCatalog(Catalog):
     """The tools of another catalog that a subagent has. The others do not exist for it."""
 
-    def __init__(self, catalog: Catalog, has: Callable[[str], bool]) -> None:
+    def __init__(self, catalog: Catalog, task: SubagentTask, *, may_start: bool) -> None:
         self._catalog = catalog
-        self._has = has
+        self._task = task
+        self._missing = {"person"} if may_start else {"person", "agents"}
 
     @property
     def changes(self) -> int:  # type: ignore[override]
         return self._catalog.changes
 
     def find(self, name: str) -> Tool | None:
-        return self._catalog.find(name) if self._has(name) else None
+        tool = self._catalog.find(name) if _allows(self._task, name) else None
+        if tool is None or tool.group in self._missing or (self._task.definition.mode == "plan" and not tool.read_only):
+            return None
+        return tool
 
     def __iter__(self) -> Iterator[str]:
-        return filter(self._has, self._catalog)
+        return (name for name in self._catalog if name in self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._has(name) and name in self._catalog
+        return isinstance(name, str) and self.find(name) is not None
 
 
-def has_tool(name: str, task: SubagentTask, *, may_start: bool) -> bool:
-    """Whether a subagent has a tool: its definition and its task allow it, and it is one for subagents."""
-    if name in SESSION_TOOLS or (name in MODEL_TOOLS and not may_start):
-        return False
+def _allows(task: SubagentTask, name: str) -> bool:
+    """Whether the definition of a subagent and its task allow it a tool."""
     definition = task.definition
     allowed = [patterns for patterns in (definition.tools, task.tools) if patterns is not None]
     return all(_matches(name, patterns) for patterns in allowed) and not _matches(name, definition.disallowed_tools)
@@ -339,7 +340,7 @@ class SubagentToolbox:
     ) -> None:
         self.settings = parent.settings
         may_start = host.start_subagent is not None
-        self.catalog = FilteredCatalog(parent.catalog, lambda name: has_tool(name, task, may_start=may_start))
+        self.catalog = FilteredCatalog(parent.catalog, task, may_start=may_start)
         self.events = SubagentEvents(parent.events, identity, parent.catalog.find)
         self.workspace = ChildWorkspace(
             parent.workspace,

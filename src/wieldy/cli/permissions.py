@@ -47,9 +47,6 @@ EXAMPLES = """examples:
   wieldy permissions replay --commands ~/.bash_history     how many of these commands would ask, and which?
   wieldy permissions trust                                 consent to what this project's settings configure"""
 
-# The field that plain text stands for in `explain TOOL TEXT`.
-MAIN_FIELD = {"Bash": "command", "WebFetch": "url", "Glob": "pattern", "Grep": "pattern", "LS": "path"}
-
 
 def main(command: str, argv: list[str]) -> int:
     """Run `wieldy permissions`."""
@@ -153,8 +150,7 @@ def plan_call(box: Toolbox, name: str, text: str) -> PlannedCall:
         with contextlib.suppress(ValueError):
             input = json.loads(text)
     else:
-        properties = tool.schema.get("properties", {})
-        field = MAIN_FIELD.get(name) or next(iter(tool.paths), None) or next(iter(properties), "input")
+        field = tool.main_field or next(iter(tool.schema.get("properties", {})), "input")
         input = {field: text} if text else {}
     if isinstance(input, dict) and input:
         present = {tool.aliases.get(key, key) for key in input}

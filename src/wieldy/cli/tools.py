@@ -14,7 +14,7 @@ from wieldy.core.truncate import truncate
 from wieldy.engine.pipeline import nearest
 from wieldy.engine.toolbox import Toolbox
 from wieldy.engine.workspace_services import HostServices
-from wieldy.tools.subagents.tasks import MODEL_TOOLS, NO_MODEL
+from wieldy.tools.subagents.tasks import NO_MODEL
 from wieldy.tools.toolset.order import MCP_PREFIX
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ async def _list_tools(root: str, name: str | None) -> list[dict[str, Any]]:
 
 def _describe(entry: ToolAvailability, *, has_model: bool) -> dict[str, Any]:
     tool, offered, reason = entry.tool, entry.offered, entry.reason
-    if offered and tool.name in MODEL_TOOLS:
+    if offered and tool.group == "agents":
         offered, reason = (True, IN_A_SESSION) if has_model else (False, NO_MODEL)
     return {
         "name": tool.name,

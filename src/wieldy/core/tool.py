@@ -31,6 +31,21 @@ else:
 
 DEFAULT_MAX_RESULT_CHARS = 50_000
 
+RiskLevel: TypeAlias = Literal["safe", "confirm", "dangerous", "forbidden"]
+LEVELS: tuple[RiskLevel, ...] = ("safe", "confirm", "dangerous", "forbidden")
+
+RuleFamily: TypeAlias = Literal["command", "read", "edit", "domain", "choice", "bare"]
+"""What the specifier of a permission rule for a built-in tool is.
+
+`command` a command, `read` and `edit` a path, written for the tools of that name, `domain` a host, `choice` a pattern over the
+main field, `bare` nothing: the tool takes no specifier. A tool of no family takes `parameter:value` only.
+"""
+RULE_FAMILIES: tuple[RuleFamily, ...] = ("command", "read", "edit", "domain", "choice", "bare")
+
+ToolGroup: TypeAlias = Literal["agents", "person"]
+"""Tools that need more than a workspace: a model for `agents`, and for `person` the one at the session, not at a subagent."""
+TOOL_GROUPS: tuple[ToolGroup, ...] = ("agents", "person")
+
 Replay: TypeAlias = Literal["safe", "ask", "never", "journal"]
 """What becomes of a call that had started when the process died: it is made again, the person is asked, or neither.
 
@@ -145,6 +160,16 @@ class Tool:
     replay: Replay | None = None
     # `run` refuses all that `check` refuses: a call that nobody is asked about need not be checked before.
     rechecks_on_run: bool = False
+    # The risk of a call where the settings name none; None derives it from `needs_permission`.
+    level: RiskLevel | None = None
+    rules: RuleFamily | None = None
+    group: ToolGroup | None = None
+    # The field that plain text stands for: of the parameters, the first unless another is declared.
+    main_field: str = ""
+    # What the lines of a result are, such as `line` or `path`: a person is shown their number instead.
+    counted: str = ""
+    # An input that every call fails with, to test what people and models are told of it.
+    fails: Mapping[str, Any] | None = None
 
     @property
     def unwrapped(self) -> Tool:

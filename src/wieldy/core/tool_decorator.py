@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack, ca
 
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Reads, Writes
 from wieldy.core.errors import ToolDefinitionError
-from wieldy.core.tool import REPLAYS, Doubt, Replay, Tool, ToolContext, maybe_await
+from wieldy.core.tool import (
+    LEVELS,
+    REPLAYS,
+    RULE_FAMILIES,
+    TOOL_GROUPS,
+    Doubt,
+    Replay,
+    RiskLevel,
+    RuleFamily,
+    Tool,
+    ToolContext,
+    ToolGroup,
+    maybe_await,
+)
 from wieldy.core.tool_names import name_problem, suggest_name
 
 if TYPE_CHECKING:
@@ -59,6 +72,12 @@ class Declared(TypedDict, total=False):
     max_result_chars: int
     timeout: float
     replay: Replay
+    level: RiskLevel
+    rules: RuleFamily
+    group: ToolGroup
+    main_field: str
+    counted: str
+    fails: Mapping[str, Any]
     input_schema: Mapping[str, Any]
 
 
@@ -121,20 +140,26 @@ class FunctionTool(Tool, Generic[P, R]):
         self.has_check = "check" in declared
         self.rechecks_on_run = declared.get("rechecks_on_run", False)
         self.uses_folder = declared.get("uses_folder", True)
+        self.level = declared.get("level")
+        self.rules = declared.get("rules")
+        self.group = declared.get("group")
+        self.main_field = declared.get("main_field", "")
+        self.counted = declared.get("counted", "")
+        self.fails = declared.get("fails")
         self._context = _context_parameter(function)
         self._is_async = _is_async(function)
         self._check_named_parameters()
 
     def _check_named_parameters(self) -> None:
         """Raise `ToolDefinitionError` where an option names a parameter that does not exist."""
-        named = (*self.paths, *self.aliases.values())
-        if named and (names := self._parameter_names()) is not None:
+        named = (*self.paths, *self.aliases.values(), *filter(None, [self.main_field]))
+        if named and (names := self._parameter_names(named)) is not None:
             for name in named:
                 if name not in names:
                     hint = suggest_name(name, names)
                     raise ToolDefinitionError(f"tool `{self.name}` has no parameter `{name}`{hint}")
 
-    def _parameter_names(self) -> Collection[str] | None:
+    def _parameter_names(self, named: Collection[str]) -> Collection[str] | None:
         """The names of the parameters; None if there may be others."""
         if self.input_schema is not None:
             properties = self.input_schema.get("properties")
@@ -147,7 +172,7 @@ class FunctionTool(Tool, Generic[P, R]):
         if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
             return None
         names = {parameter.name for parameter in parameters}
-        if names.issuperset((*self.paths, *self.aliases.values())):
+        if names.issuperset(named):
             return names
         # Perhaps a parameter that is renamed for the model: only then are the annotations evaluated now.
         return {*names, *self.parameters.schema["properties"]}
@@ -278,10 +303,16 @@ def load_description(module_file: str) -> tuple[str, str]:
 
 
 _FLAGS = frozenset({"concurrency_safe", "needs_permission", "destructive"})
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "replay": REPLAYS,
+    "level": LEVELS,
+    "rules": RULE_FAMILIES,
+    "group": TOOL_GROUPS,
+}
 _TYPES: Mapping[str, tuple[type, ...]] = {
-    **dict.fromkeys(("name", "title", "described_in", "description", "prompt"), (str,)),
+    **dict.fromkeys(("name", "title", "described_in", "description", "prompt", "main_field", "counted"), (str,)),
     **dict.fromkeys(("reads", "writes", "paths"), (str, tuple, list)),
-    **dict.fromkeys(("aliases", "input_schema"), (Mapping,)),
+    **dict.fromkeys(("aliases", "input_schema", "fails"), (Mapping,)),
     **dict.fromkeys(("read_only", "deferred", "rechecks_on_run", "uses_folder"), (bool,)),
 }
 
@@ -290,8 +321,8 @@ def _option_problem(option: str, value: Any) -> str | None:
     """What is wrong with an option of `@tool`, or None."""
     if option not in Declared.__annotations__:
         return f"`{option}` is not an option of @tool{suggest_name(option, Declared.__annotations__)}"
-    if option == "replay":
-        return None if value in REPLAYS else f"`replay` is {', '.join(map(repr, REPLAYS))}, not {value!r}"
+    if (choices := _CHOICES.get(option)) is not None:
+        return None if value in choices else f"`{option}` is {', '.join(map(repr, choices))}, not {value!r}"
     if option in _TYPES:
         return None if isinstance(value, _TYPES[option]) else f"`{option}` cannot be {value!r}"
     if option in _FLAGS:

@@ -7,17 +7,6 @@ from collections.abc import Iterable
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
-BUILTIN_TOOLS = frozenset(
-    {
-        *("Agent", "Architect", "AskUser", "Bash", "BashOutput", "BrowserClick", "BrowserClose", "BrowserNavigate"),
-        *("BrowserScreenshot", "BrowserSnapshot", "BrowserType", "Edit", "ExitPlan", "FileSearch", "Glob", "Grep"),
-        *("KillShell", "LS", "ListMcpResources", "MemoryRead", "MemoryWrite", "MultiEdit", "NotebookEdit"),
-        *("NotebookRead", "Read", "ReadMcpResource", "Skill", "StickerRequest", "Think", "TodoWrite", "ToolSearch"),
-        *("WebFetch", "WebSearch", "Write"),
-    }
-)
-"""The names of `wieldy.tools`, for modules below it."""
-
 # Names that Claude Code gives or gave its tools → ours.
 RENAMED_TOOLS = {
     "Task": "Agent",

@@ -116,7 +116,7 @@ class WrappedTool(Tool):
 
 _COPIED_ATTRIBUTES = (
     "name", "title", "description", "prompt", "aliases", "read_only", "deferred", "paths", "max_result_chars", "timeout",
-    "rechecks_on_run", "uses_folder", "replay",
+    "rechecks_on_run", "uses_folder", "replay", "level", "rules", "group", "main_field", "counted", "fails",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Approver
@@ -32,6 +32,9 @@ from wieldy.mcp.server_requests import SamplingHandler, ServerRequestHandler
 from wieldy.mcp.tools import ServerTool
 from wieldy.mcp.transport import McpRelay
 from wieldy.shell.running.guardian import Guardian
+
+if TYPE_CHECKING:
+    from wieldy.mcp.resources import ServerResources
 
 CLOSE_SECONDS = 12.0
 IMPORT_DELAY_SECONDS = 0.15
@@ -79,6 +82,12 @@ class McpServers:
         self._process_numbers = count()
         self._reported: set[str] = set()
         self._removed_tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def resources(self) -> ServerResources:
+        from wieldy.mcp.resources import ServerResources
+
+        return ServerResources(self)
 
     @property
     def connections(self) -> Mapping[str, Connection]:

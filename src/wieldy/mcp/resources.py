@@ -26,11 +26,56 @@ MAX_UNQUOTED = 3  # times that a server may decode percent signs
 _FILE_URI = re.compile(r"[\x00-\x20]*file:", re.IGNORECASE)
 
 
-def resource_effects(servers: McpServers, tool: str, server: str | None, uri: str = "") -> Effects:
-    """What one of `RESOURCE_TOOLS` touches: the server, or all of them, and the file that a URI names. Raises `ToolFailure`."""
-    names = list(servers.servers) if server is None else [_find(servers, server).config.name]
-    uses = [UsesServer(resource_rule_name(servers.servers[name].key, tool)) for name in names]
-    return (*uses, *map(Reads, _paths_of_uri(uri, servers.workspace)))
+class ServerResources:
+    """The resources of all servers: what the tools `ListMcpResources` and `ReadMcpResource` do."""
+
+    def __init__(self, servers: McpServers) -> None:
+        self._servers = servers
+
+    def effects(self, tool: str, server: str | None, uri: str = "") -> Effects:
+        """What one of `RESOURCE_TOOLS` touches: one server or all, and the file that a URI names. Raises `ToolFailure`."""
+        servers = self._servers
+        names = list(servers.servers) if server is None else [self._find(server).config.name]
+        uses = [UsesServer(resource_rule_name(servers.servers[name].key, tool)) for name in names]
+        return (*uses, *map(Reads, _paths_of_uri(uri, servers.workspace)))
+
+    async def list_resources(self, server: str | None) -> Output:
+        """List the resources of one server or of all, one line each; a server that fails has its error as its line."""
+        connections = [self._find(server)] if server is not None else list(self._servers.connections.values())
+        results = await asyncio.gather(*map(_request_resources, connections), return_exceptions=True)
+        lines: list[str] = []
+        rows: list[dict[str, Any]] = []
+        for connection, result in zip(connections, results, strict=True):
+            name = connection.config.name
+            if isinstance(result, BaseException):
+                lines.append(f"{name}: {result}")
+                continue
+            for resource in result:
+                rows.append({**resource, "server": name})
+                address = resource.get("uri") or resource.get("uriTemplate")
+                label = truncate_line(resource["name"], MAX_TITLE_CHARS)
+                about = (
+                    f" — {truncate_line(resource['description'], MAX_FIELD_CHARS)}"
+                    if resource.get("description")
+                    else ""
+                )
+                lines.append(f"{name}: {address} ({label}){about}")
+        return Output("\n".join(lines) or "No server has resources.", rows)
+
+    async def read_resource(self, server: str, uri: str) -> Output:
+        """Return the contents of one resource."""
+        result = await self._find(server).request(lambda client: client.read_resource(uri), retry=True)
+        blocks = await in_thread(
+            convert_resource, result.contents, self._servers.workspace.session_dir / "tool-results"
+        )
+        return Output(blocks, [part.model_dump(mode="json", exclude={"blob"}) for part in result.contents])
+
+    def _find(self, name: str) -> Connection:
+        connection = self._servers.connections.get(name)
+        if connection is None:
+            known = ", ".join(self._servers.connections) or "none"
+            raise ToolFailure(f"There is no MCP server named {name}.", f"Connected servers: {known}.")
+        return connection
 
 
 def _paths_of_uri(uri: str, workspace: Workspace) -> Iterator[str]:
@@ -50,35 +95,6 @@ def _paths_of_uri(uri: str, workspace: Workspace) -> Iterator[str]:
             yield workspace.resolve(f"{authority}/{path}".rstrip("/"))  # a server may take a host for a folder
 
 
-async def list_resources(servers: McpServers, server: str | None) -> Output:
-    """List the resources of one server or of all, one line each; a server that fails has its error as its line."""
-    connections = [_find(servers, server)] if server is not None else list(servers.connections.values())
-    results = await asyncio.gather(*map(_request_resources, connections), return_exceptions=True)
-    lines: list[str] = []
-    rows: list[dict[str, Any]] = []
-    for connection, result in zip(connections, results, strict=True):
-        name = connection.config.name
-        if isinstance(result, BaseException):
-            lines.append(f"{name}: {result}")
-            continue
-        for resource in result:
-            rows.append({**resource, "server": name})
-            address = resource.get("uri") or resource.get("uriTemplate")
-            label = truncate_line(resource["name"], MAX_TITLE_CHARS)
-            about = (
-                f" — {truncate_line(resource['description'], MAX_FIELD_CHARS)}" if resource.get("description") else ""
-            )
-            lines.append(f"{name}: {address} ({label}){about}")
-    return Output("\n".join(lines) or "No server has resources.", rows)
-
-
-async def read_resource(servers: McpServers, server: str, uri: str) -> Output:
-    """Return the contents of one resource."""
-    result = await _find(servers, server).request(lambda client: client.read_resource(uri), retry=True)
-    blocks = await in_thread(convert_resource, result.contents, servers.workspace.session_dir / "tool-results")
-    return Output(blocks, [part.model_dump(mode="json", exclude={"blob"}) for part in result.contents])
-
-
 async def _request_resources(connection: Connection) -> list[dict[str, Any]]:
     from mcp.shared.exceptions import MCPError
 
@@ -92,11 +108,3 @@ async def _request_resources(connection: Connection) -> list[dict[str, Any]]:
 
     resources: list[dict[str, Any]] = await connection.request(send, retry=True)
     return resources
-
-
-def _find(servers: McpServers, name: str) -> Connection:
-    connection = servers.connections.get(name)
-    if connection is None:
-        known = ", ".join(servers.connections) or "none"
-        raise ToolFailure(f"There is no MCP server named {name}.", f"Connected servers: {known}.")
-    return connection

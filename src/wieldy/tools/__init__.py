@@ -1,11 +1,13 @@
 """What a model can call: one module and one prompt for each built-in tool, and the offer (`toolset`), skills, subagents, memory.
 
-A tool's module is imported when the tool is first offered or called. Other rooms use `builtin_loaders` and `toolset.toolset`.
-It imports `core`, `files`, `shell`, `web`, `policy.hooks` and `mcp`.
+A tool's module is imported when the tool is first offered, called or named in a permission rule with a specifier. What a tool is
+(read-only, family of rules, risk, …) it says itself: see `core.tool.Tool`. Other rooms use `builtin_loaders`, `builtin_tool` and
+`toolset.toolset`. It imports `core`, `files`, `shell` and `web`.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from importlib import import_module
@@ -13,42 +15,20 @@ from importlib import import_module
 from wieldy.core.tool import Tool
 from wieldy.core.tool_names import suggest_name
 
-MODULES: Mapping[str, str] = {
-    "Agent": "agent",
-    "Architect": "architect",
-    "AskUser": "ask_user",
-    "Bash": "bash",
-    "BashOutput": "bash_output",
-    "BrowserClick": "browser_click",
-    "BrowserClose": "browser_close",
-    "BrowserNavigate": "browser_navigate",
-    "BrowserScreenshot": "browser_screenshot",
-    "BrowserSnapshot": "browser_snapshot",
-    "BrowserType": "browser_type",
-    "Edit": "edit",
-    "ExitPlan": "exit_plan",
-    "FileSearch": "file_search",
-    "Glob": "glob",
-    "Grep": "grep",
-    "KillShell": "kill_shell",
-    "LS": "ls",
-    "ListMcpResources": "list_mcp_resources",
-    "MemoryRead": "memory_read",
-    "MemoryWrite": "memory_write",
-    "MultiEdit": "multi_edit",
-    "NotebookEdit": "notebook_edit",
-    "NotebookRead": "notebook_read",
-    "Read": "read",
-    "ReadMcpResource": "read_mcp_resource",
-    "Skill": "skill",
-    "StickerRequest": "sticker_request",
-    "Think": "think",
-    "TodoWrite": "todo_write",
-    "ToolSearch": "tool_search",
-    "WebFetch": "web_fetch",
-    "WebSearch": "web_search",
-    "Write": "write",
-}
+_SPELLED = {"ls": "LS"}  # names that are no words in CamelCase
+
+
+def _tool_name(module: str) -> str:
+    return _SPELLED.get(module) or "".join(word.capitalize() for word in module.split("_"))
+
+
+def _find_modules() -> dict[str, str]:
+    stems = [file.removesuffix(".md") for file in os.listdir(os.path.dirname(__file__)) if file.endswith(".md")]
+    return dict(sorted((_tool_name(stem), stem) for stem in stems))
+
+
+# Name → module of each built-in tool: those with a prompt beside them, so that a new one is known by its files.
+MODULES: Mapping[str, str] = _find_modules()
 
 
 def builtin_loaders(chosen: bool | Collection[str] = True) -> dict[str, Callable[[], Tool]]:
@@ -60,6 +40,11 @@ def builtin_loaders(chosen: bool | Collection[str] = True) -> dict[str, Callable
         if name not in MODULES:
             raise ValueError(f"there is no built-in tool `{name}`{suggest_name(str(name), MODULES)}")
     return {name: partial(_load, MODULES[name]) for name in names}
+
+
+def builtin_tool(name: str) -> Tool | None:
+    """The built-in tool of a name, imported now: for what must be known of one that may not be offered."""
+    return _load(MODULES[name]) if name in MODULES else None
 
 
 def _load(module: str) -> Tool:

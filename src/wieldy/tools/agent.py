@@ -15,6 +15,7 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, drop_fields, tool
 from wieldy.core.workspace import Workspace
+from wieldy.tools import builtin_tool
 from wieldy.tools.subagents.tasks import SubagentHandle
 
 if TYPE_CHECKING:
@@ -58,13 +59,23 @@ def _known_type(name: str, definitions: Iterable[str]) -> str:
     return next((known for known in definitions if known.casefold() == folded), name)
 
 
+def reads_only(definition: AgentDefinition) -> bool:
+    """Whether an agent cannot change anything: because of its mode, or because all its tools only read."""
+    return definition.mode == "plan" or (definition.tools is not None and all(map(_only_reads, definition.tools)))
+
+
+def _only_reads(tool_name: str) -> bool:
+    tool = builtin_tool(tool_name)
+    return tool is not None and tool.read_only and tool.group != "agents"  # such a tool may start an agent that writes
+
+
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     if input.get("agent_id") and not input.get("prompt"):
         return NO_EFFECTS  # waiting and stopping touch nothing
     if input.get("run_in_background"):
         return (Delegates(contained=True),)  # the call returns before the work begins
     definition = workspace.services.agent_types.definitions.get(str(input.get("agent_type")))
-    if definition is None or definition.reads_only or definition.isolation or input.get("isolation"):
+    if definition is None or reads_only(definition) or definition.isolation or input.get("isolation"):
         return (Delegates(contained=True), USES_FILES)  # what it changes is in a copy of its own
     return (Delegates(),)
 
@@ -114,6 +125,10 @@ def _check_earlier(input: Mapping[str, Any], prompt: str, workspace: Workspace) 
     cls=AgentTool,
     name="Agent",
     described_in=__file__,
+    group="agents",
+    rules="choice",
+    main_field="agent_type",
+    fails={"agent_id": "agent_x"},
     read_only=True,
     needs_permission=False,
     effects=_effects,

@@ -37,6 +37,8 @@ def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     cls=Architect,
     name="Architect",
     described_in=__file__,
+    group="agents",
+    fails={"prompt": ""},
     read_only=True,
     needs_permission=False,
     effects=lambda input, workspace: NO_EFFECTS,

@@ -64,6 +64,8 @@ def _translate_option(option: Any) -> Any:
     cls=AskUser,
     name="AskUser",
     described_in=__file__,
+    group="person",
+    fails={"questions": []},
     read_only=True,
     needs_permission=False,
     concurrency_safe=False,

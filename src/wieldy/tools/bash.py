@@ -54,6 +54,9 @@ class Bash(Tool):
         "required": ["command"],
         "additionalProperties": False,
     }
+    level = "dangerous"
+    rules = "command"
+    fails = {"command": ""}  # noqa: RUF012
     max_result_chars = 100_000
     # The command's own timeout must come before the engine's.
     timeout = 86_400.0

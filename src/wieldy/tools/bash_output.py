@@ -29,6 +29,7 @@ def _translate(input: dict[str, Any]) -> dict[str, Any]:
 @tool(
     name="BashOutput",
     described_in=__file__,
+    fails={"shell_id": "bash_9"},
     translate=_translate,
     read_only=True,
     effects=lambda input, workspace: (USES_SHELLS, InTurn(input["shell_id"])),

@@ -11,6 +11,7 @@ from wieldy.web.browser.session import browser_available
 @tool(
     name="BrowserClose",
     described_in=__file__,
+    fails={"x": 1},
     deferred=True,
     effects=lambda input, workspace: NO_EFFECTS,
     # It reaches only the browser this workspace started itself.

@@ -11,6 +11,7 @@ from wieldy.web.url import canonical_page_url, fetches_url
 @tool(
     name="BrowserNavigate",
     described_in=__file__,
+    fails={"url": "nowhere"},
     deferred=True,
     normalize=canonical_page_url,
     effects=fetches_url,

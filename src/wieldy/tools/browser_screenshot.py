@@ -14,6 +14,7 @@ from wieldy.web.browser.session import browser_available
 @tool(
     name="BrowserScreenshot",
     described_in=__file__,
+    fails={},
     deferred=True,
     read_only=True,
     concurrency_safe=False,

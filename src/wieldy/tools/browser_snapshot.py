@@ -12,6 +12,7 @@ from wieldy.web.browser.session import browser_available
 @tool(
     name="BrowserSnapshot",
     described_in=__file__,
+    fails={},
     deferred=True,
     read_only=True,
     concurrency_safe=False,

@@ -12,6 +12,7 @@ from wieldy.web.browser.session import browser_available, page_effects
 @tool(
     name="BrowserType",
     described_in=__file__,
+    fails={"ref": "e1", "text": "x"},
     deferred=True,
     effects=page_effects,
     concurrency_safe=False,

@@ -23,6 +23,8 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
 @tool(
     name="Edit",
     described_in=__file__,
+    rules="edit",
+    fails={"file_path": "nowhere.txt", "old_string": "a", "new_string": "b"},
     uses_folder=False,
     reads="file_path",
     writes="file_path",

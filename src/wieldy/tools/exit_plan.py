@@ -42,6 +42,8 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> Doubt:
     cls=ExitPlan,
     name="ExitPlan",
     described_in=__file__,
+    group="person",
+    fails={"plan": ""},
     read_only=True,
     needs_permission=False,
     concurrency_safe=False,

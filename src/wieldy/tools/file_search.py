@@ -49,6 +49,8 @@ def _enabled(workspace: Workspace) -> bool | str:
 @tool(
     name="FileSearch",
     described_in=__file__,
+    level="confirm",
+    fails={"pattern": "("},
     paths="path",
     effects=_effects,
     needs_permission=_applies,

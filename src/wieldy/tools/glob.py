@@ -29,6 +29,9 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
 @tool(
     name="Glob",
     described_in=__file__,
+    rules="read",
+    counted="path",
+    fails={"pattern": "*", "path": "nowhere"},
     paths="path",
     effects=_effects,
     read_only=True,

@@ -26,6 +26,9 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
 @tool(
     name="Grep",
     described_in=__file__,
+    rules="read",
+    counted="line",
+    fails={"pattern": "("},
     paths="path",
     effects=_effects,
     read_only=True,

@@ -10,6 +10,7 @@ from wieldy.core.tool_decorator import tool
 @tool(
     name="KillShell",
     described_in=__file__,
+    fails={"shell_id": "bash_9"},
     effects=lambda input, workspace: (CHANGES_SHELLS,),
     # It reaches only shells this workspace started itself.
     needs_permission=False,

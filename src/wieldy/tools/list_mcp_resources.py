@@ -16,14 +16,13 @@ def has_mcp_servers(workspace: Workspace) -> bool | str:
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
-    from wieldy.mcp.resources import resource_effects
-
-    return resource_effects(workspace.services.mcp_servers, "ListMcpResources", input.get("server"))
+    return workspace.services.mcp_servers.resources.effects("ListMcpResources", input.get("server"))
 
 
 @tool(
     name="ListMcpResources",
     described_in=__file__,
+    fails={"server": "nowhere"},
     read_only=True,
     needs_permission=True,
     effects=_effects,
@@ -31,6 +30,4 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     timeout=60.0,
 )
 async def list_mcp_resources(ctx: ToolContext, server: Annotated[str | None, "only this one's"] = None) -> Output:
-    from wieldy.mcp.resources import list_resources
-
-    return await list_resources(ctx.workspace.services.mcp_servers, server)
+    return await ctx.workspace.services.mcp_servers.resources.list_resources(server)

@@ -23,6 +23,9 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
 @tool(
     name="LS",
     described_in=__file__,
+    rules="read",
+    counted="entry",
+    fails={"path": "nowhere"},
     paths="path",
     effects=_effects,
     read_only=True,

@@ -36,6 +36,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
 @tool(
     name="MemoryRead",
     described_in=__file__,
+    fails={"path": "../x"},
     read_only=True,
     effects=_effects,
     aliases={"file_path": "path"},

@@ -24,6 +24,7 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
 @tool(
     name="MemoryWrite",
     described_in=__file__,
+    fails={"path": "../x", "content": "x"},
     effects=_effects,
     aliases={"file_path": "path"},
     timeout=120.0,

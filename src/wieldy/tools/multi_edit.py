@@ -35,6 +35,8 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
 @tool(
     name="MultiEdit",
     described_in=__file__,
+    rules="edit",
+    fails={"file_path": "nowhere.txt", "edits": []},
     uses_folder=False,
     reads="file_path",
     writes="file_path",

@@ -30,6 +30,8 @@ def _translate(input: dict[str, Any]) -> dict[str, Any]:
 @tool(
     name="NotebookEdit",
     described_in=__file__,
+    rules="edit",
+    fails={"notebook_path": "nowhere.ipynb", "new_source": "x"},
     uses_folder=False,
     translate=_translate,
     reads="notebook_path",

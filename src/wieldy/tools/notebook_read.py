@@ -13,6 +13,9 @@ from wieldy.core.tool_decorator import tool
 @tool(
     name="NotebookRead",
     described_in=__file__,
+    rules="read",
+    counted="line",
+    fails={"notebook_path": "nowhere.ipynb"},
     uses_folder=False,
     reads="notebook_path",
     aliases={"file_path": "notebook_path", "path": "notebook_path"},

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 @tool(
     name="Read",
     described_in=__file__,
+    rules="read",
+    counted="line",
+    fails={"file_path": "nowhere"},
     uses_folder=False,
     reads="file_path",
     effects=lambda input, workspace: (Reads(input["file_path"]), InTurn(input["file_path"])),

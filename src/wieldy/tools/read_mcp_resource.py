@@ -13,14 +13,13 @@ from wieldy.tools.list_mcp_resources import has_mcp_servers
 
 
 def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
-    from wieldy.mcp.resources import resource_effects
-
-    return resource_effects(workspace.services.mcp_servers, "ReadMcpResource", input["server"], input["uri"])
+    return workspace.services.mcp_servers.resources.effects("ReadMcpResource", input["server"], input["uri"])
 
 
 @tool(
     name="ReadMcpResource",
     described_in=__file__,
+    fails={"server": "nowhere", "uri": "x:y"},
     read_only=True,
     needs_permission=True,
     effects=_effects,
@@ -28,6 +27,4 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
     timeout=120.0,
 )
 async def read_mcp_resource(server: str, uri: str, ctx: ToolContext) -> Output:
-    from wieldy.mcp.resources import read_resource
-
-    return await read_resource(ctx.workspace.services.mcp_servers, server, uri)
+    return await ctx.workspace.services.mcp_servers.resources.read_resource(server, uri)

@@ -88,7 +88,7 @@ def _address(
     return {field: value.strip() for field, value in fields.items()}
 
 
-@tool(name="StickerRequest", described_in=__file__, effects=_effects, check=_check)
+@tool(name="StickerRequest", described_in=__file__, group="person", fails={}, effects=_effects, check=_check)
 async def sticker_request(
     ctx: ToolContext,
     name: Annotated[str, Param(max_length=100)],

@@ -7,6 +7,6 @@ from typing import Annotated
 from wieldy.core.tool_decorator import tool
 
 
-@tool(name="Think", described_in=__file__, read_only=True)
+@tool(name="Think", described_in=__file__, fails={}, read_only=True)
 async def think(thought: Annotated[str, "What you think"]) -> str:
     return "Noted." if thought.strip() else "There was no thought to note."

@@ -56,6 +56,7 @@ def _translate(input: dict[str, Any]) -> dict[str, Any]:
     cls=TodoWrite,
     name="TodoWrite",
     described_in=__file__,
+    fails={"todos": [{"content": "x"}]},
     translate=_translate,
     read_only=True,
     needs_permission=False,

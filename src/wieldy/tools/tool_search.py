@@ -17,7 +17,7 @@ def _enabled(workspace: Workspace) -> bool | str:
     return workspace.setting("defer") != "never" or "`defer` is `never`: every tool is sent in full"
 
 
-@tool(name="ToolSearch", described_in=__file__, read_only=True, enabled=_enabled)
+@tool(name="ToolSearch", described_in=__file__, fails={}, read_only=True, enabled=_enabled)
 async def tool_search(
     query: Annotated[str, "`select:Name,Name2`, or words"],
     ctx: ToolContext,

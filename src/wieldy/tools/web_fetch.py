@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 @tool(
     name="WebFetch",
     described_in=__file__,
+    rules="domain",
+    fails={"url": "nowhere"},
     read_only=True,
     needs_permission=True,
     normalize=canonical_url,

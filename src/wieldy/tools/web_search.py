@@ -21,6 +21,8 @@ def _enabled(workspace: Workspace) -> bool | str:
 @tool(
     name="WebSearch",
     described_in=__file__,
+    rules="bare",
+    fails={"query": ""},
     read_only=True,
     needs_permission=True,
     effects=lambda input, workspace: NO_EFFECTS,

@@ -22,6 +22,8 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:
 @tool(
     name="Write",
     described_in=__file__,
+    rules="edit",
+    fails={"file_path": ".", "content": "x"},
     uses_folder=False,
     writes="file_path",
     aliases={"path": "file_path"},

@@ -44,8 +44,6 @@ SUBJECTS = (
     "text",
 )
 PATH_FIELDS = frozenset({"file_path", "notebook_path", "path"})
-# Tools whose result is for the model: a person wants to know how much was found.
-COUNTED = {"Read": "line", "NotebookRead": "line", "Grep": "line", "Glob": "path", "LS": "entry"}
 
 
 class Lane(Struct):
@@ -208,8 +206,9 @@ class CallFormatter:
             return note, excerpt(self.shorten_paths(text), at_length=call.by_person), ()
         if hunks := _hunks(result):
             return _count_changes(hunks), Excerpt(), hunks
-        if call.name in COUNTED and not call.by_person:
-            return _count_note(call.name, result), Excerpt(), ()
+        tool = self._find(call.name)
+        if tool is not None and tool.counted and not call.by_person:
+            return _count_note(tool.counted, result), Excerpt(), ()
         if call.name == "Bash":
             output = excerpt(_output_text(result), at_length=call.by_person)
             return self._changed_files(result) or ("" if output.first else "no output"), output, ()
@@ -220,7 +219,6 @@ class CallFormatter:
         if call.name == "Agent":
             report, _, last = result.person_text.rpartition("\n")
             return "", excerpt(report if last.startswith("[") else result.person_text), ()
-        tool = self._find(call.name)
         text = _shown_result(tool, result) if tool is not None and not call.by_person else result.person_text
         return _image_note(result), excerpt(self.shorten_paths(text), at_length=call.by_person), ()
 
@@ -330,17 +328,17 @@ def _count_changes(hunks: Sequence[Mapping[str, Any]]) -> str:
     return f"+{lines.count('+')} −{lines.count('-')}"
 
 
-def _count_note(name: str, result: ToolResult) -> str:
+def _count_note(noun: str, result: ToolResult) -> str:
     if note := _image_note(result):
         return note
     data = result.data if isinstance(result.data, Mapping) else {}
-    if name == "Read" and isinstance(data.get("file"), Mapping) and "numLines" in data["file"]:
+    if isinstance(data.get("file"), Mapping) and "numLines" in data["file"]:
         count, total = data["file"]["numLines"], data["file"].get("totalLines")
         return plural(count, "line") + (f" of {total:,}" if isinstance(total, int) and total > count else "")
     if isinstance(data.get("numFiles"), int):
         return plural(data["numFiles"], "file")
     text = result.text.strip("\n")
-    return plural(text.count("\n") + 1, COUNTED[name]) if text else "nothing found"
+    return plural(text.count("\n") + 1, noun) if text else "nothing found"
 
 
 def _image_note(result: ToolResult) -> str:

@@ -289,12 +289,12 @@ def _permission_title(plan: PlannedCall, formatter: CallFormatter) -> str:
                 if not plan.input.get("run_in_background")
                 else "Run this command in the background?"
             )
-        case "Edit" | "MultiEdit" | "NotebookEdit" if path:
-            return f"Change {shown}?"
         case "Write" if path:
             return f"Write {shown}?"
         case "ExitPlan":
             return "Start on this plan?"
+    if path and plan.tool.rules == "edit":
+        return f"Change {shown}?"
     return f"Use {formatter.label(name)}?"
 
 

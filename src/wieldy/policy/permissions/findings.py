@@ -6,9 +6,10 @@ from msgspec import Struct, field
 
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Behavior, Reason
+from wieldy.core.tool import RiskLevel
 from wieldy.policy.permissions.modes import Mode
 from wieldy.policy.permissions.paths import ResolvedPath
-from wieldy.policy.permissions.rules import RiskLevel, Rule
+from wieldy.policy.permissions.rules import Rule
 
 
 class Finding(Struct, frozen=True):

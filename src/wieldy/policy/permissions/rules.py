@@ -11,50 +11,18 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 
 from wieldy.core.decision import Behavior
-from wieldy.core.tool_names import BUILTIN_TOOLS, RENAMED_TOOLS
+from wieldy.core.tool import Tool
+from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.core.truncate import truncate
+from wieldy.tools import MODULES, builtin_tool
 
 Layer: TypeAlias = Literal["managed", "command line", "code", "local", "project", "user", "session"]
 Kind: TypeAlias = Literal["tool", "command", "path", "domain", "choice", "parameter"]
 
-RiskLevel: TypeAlias = Literal["safe", "confirm", "dangerous", "forbidden"]
-LEVELS: tuple[RiskLevel, ...] = ("safe", "confirm", "dangerous", "forbidden")
-
-_TOOLS_BY_LEVEL: dict[RiskLevel, tuple[str, ...]] = {
-    "safe": (
-        *("Read", "Glob", "Grep", "LS", "NotebookRead", "Think", "TodoRead", "TodoWrite"),
-        *("ToolSearch", "BashOutput", "AskUserQuestion"),
-        "Agent",  # every call that a subagent makes is judged on its own
-    ),
-    "confirm": (
-        *("Write", "Edit", "MultiEdit", "NotebookEdit", "FileSearch"),
-        *("WebFetch", "WebSearch", "Skill"),
-    ),
-    "dangerous": ("Bash",),
-}
-DEFAULT_LEVELS: dict[str, RiskLevel] = {name: level for level, names in _TOOLS_BY_LEVEL.items() for name in names}
-
-# Path rules are written for Read and Edit; each covers every tool that reads or writes.
-PATH_RULES_OF = {
-    "Write": "Edit",
-    "MultiEdit": "Edit",
-    "NotebookEdit": "Edit",
-    "Glob": "Read",
-    "Grep": "Read",
-    "LS": "Read",
-    "NotebookRead": "Read",
-}
-# Tools that pick one of several things: the specifier is a pattern over the name picked.
-CHOICES = {"Agent": ("agent_type", "subagent_type", "type"), "Skill": ("skill", "name")}
+# Path rules are written for these two; each covers every tool that reads or writes.
+PATH_SUBJECTS = {"read": "Read", "edit": "Edit"}
 # These have rules of their own kind, so that `path:x` is no parameter rule.
 PRIMARY_FIELDS = frozenset({"command", "file_path", "path", "notebook_path", "url"})
-# For tools whose specifier has a meaning of its own, only these names are read as parameters.
-OWN_PARAMETERS = {
-    "Bash": frozenset({"description", "timeout", "run_in_background"}),
-    "Read": frozenset({"offset", "limit", "pages"}),
-    "Edit": frozenset({"old_string", "new_string", "replace_all"}),
-    "WebFetch": frozenset({"prompt"}),
-}
 MAX_COMMAND_CHARS = 4096
 
 _TOOL_NAME = re.compile(r"[A-Za-z_*][A-Za-z0-9_*.-]*")
@@ -180,7 +148,7 @@ def unknown_tool(rule: Rule, others: Container[str] = ()) -> str | None:
 
 
 def _is_known(name: str) -> bool:
-    return name in BUILTIN_TOOLS or name in RENAMED_TOOLS or name in DEFAULT_LEVELS or name.startswith("mcp__")
+    return name in MODULES or name in RENAMED_TOOLS or name.startswith("mcp__")
 
 
 @lru_cache(maxsize=512)
@@ -188,49 +156,74 @@ def guess_tool(name: str) -> str | None:
     """Return the built-in tool that a misspelled name was probably meant to be."""
     if _is_known(name):
         return None
-    by_lower = {known.lower(): known for known in BUILTIN_TOOLS}
+    by_lower = {known.lower(): known for known in MODULES}
     return next((by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=1, cutoff=0.75)), None)
 
 
 def _classify(name: str, specifier: str, behavior: Behavior) -> tuple[Kind, str, str | None]:
     """Return the kind of a rule, the tool it is about, and a warning."""
-    if _is_parameter_rule(name, specifier):
+    tool = builtin_tool(name)
+    if _is_parameter_rule(tool, specifier):
         if behavior == "allow":
             raise RuleError(f"`{name}({specifier})`: only deny and ask rules may look at a parameter", name)
         return "parameter", name, None
-    if name == "Bash":
-        if specifier.strip() in (":*", "**"):
-            raise RuleError(f"`Bash({specifier})` names no command", "Bash")
-        if len(specifier) > MAX_COMMAND_CHARS:
-            raise RuleError(f"a command rule of more than {MAX_COMMAND_CHARS} characters matches nothing useful")
-        return "command", "Bash", None
-    if name in ("Read", "Edit"):
-        return "path", name, _check_path(name, specifier)
-    if name in PATH_RULES_OF:
-        return _classify_other_path(name, specifier, behavior)
-    if name == "WebFetch":
-        _check_domain(specifier)
-        return "domain", "WebFetch", None
-    if name in CHOICES:
-        return "choice", name, None
-    if name == "WebSearch":
-        raise RuleError("WebSearch takes no specifier", "WebSearch")
+    match tool.rules if tool is not None else None:
+        case "command":
+            if specifier.strip() in (":*", "**"):
+                raise RuleError(f"`{name}({specifier})` names no command", name)
+            if len(specifier) > MAX_COMMAND_CHARS:
+                raise RuleError(f"a command rule of more than {MAX_COMMAND_CHARS} characters matches nothing useful")
+            return "command", name, None
+        case "read" | "edit" as family:
+            return _classify_path(name, PATH_SUBJECTS[family], specifier, behavior)
+        case "domain":
+            _check_domain(specifier)
+            return "domain", name, None
+        case "choice":
+            return "choice", name, None
+        case "bare":
+            raise RuleError(f"{name} takes no specifier", name)
     if _PARAMETER.fullmatch(specifier):
         field_name = specifier.partition(":")[0]
         raise RuleError(f"`{field_name}` is what {name} is called for and has rules of its own kind", name)
     raise RuleError(f"`{name}` takes no specifier like `{truncate(specifier, 60)}`: write `parameter:value`", name)
 
 
-def _is_parameter_rule(name: str, specifier: str) -> bool:
+def path_subject(tool: str) -> str | None:
+    """The tool for which path rules about a built-in tool are written: `Read`, `Edit`, or none."""
+    found = builtin_tool(tool)
+    return None if found is None else PATH_SUBJECTS.get(found.rules or "")
+
+
+def main_fields(tool: str) -> list[str]:
+    """The field that a pattern for a built-in tool is matched with, and its other names."""
+    found = builtin_tool(tool)
+    if found is None:
+        return []
+    return [found.main_field, *(alias for alias, field_name in found.aliases.items() if field_name == found.main_field)]
+
+
+def _is_parameter_rule(tool: Tool | None, specifier: str) -> bool:
     match = _PARAMETER.fullmatch(specifier)
     if not match or match[1] in PRIMARY_FIELDS:
         return False
-    if name in CHOICES:
-        return match[1] not in CHOICES[name]
-    if name == "Bash" and match[2] == "*":
-        return False  # `timeout:*` is the program of that name
-    own = OWN_PARAMETERS.get(name)
-    return own is None or match[1] in own
+    if tool is None or tool.rules in (None, "bare"):
+        return True
+    if tool.rules == "choice":
+        return tool.aliases.get(match[1], match[1]) != tool.main_field
+    # Where the specifier has a meaning of its own, only names of parameters are read as such; `timeout:*` is a program.
+    return match[1] in tool.schema["properties"] and not (tool.rules == "command" and match[2] == "*")
+
+
+def _classify_path(name: str, subject: str, specifier: str, behavior: Behavior) -> tuple[Kind, str, str | None]:
+    warning = _check_path(subject, specifier)
+    if name == subject:
+        return "path", name, warning
+    better = f"{subject}({specifier})"
+    if behavior == "allow":
+        raise RuleError(f"path rules for {name} are written for {subject}", better)
+    # To ignore a deny rule would leave a hole, so it is read as the rule it must mean.
+    return "path", subject, f"path rules for {name} are written for {subject}: taken as `{better}`"
 
 
 def _check_path(name: str, specifier: str) -> str | None:
@@ -241,16 +234,6 @@ def _check_path(name: str, specifier: str) -> str | None:
     if _SYSTEM_FOLDER.match(specifier):
         return f"`{specifier}` starts at the folder of its settings; for the whole file system write `/{specifier}`"
     return None
-
-
-def _classify_other_path(name: str, specifier: str, behavior: Behavior) -> tuple[Kind, str, str | None]:
-    subject = PATH_RULES_OF[name]
-    better = f"{subject}({specifier})"
-    if behavior == "allow":
-        raise RuleError(f"path rules for {name} are written for {subject}", better)
-    _check_path(subject, specifier)
-    # To ignore a deny rule would leave a hole, so it is read as the rule it must mean.
-    return "path", subject, f"path rules for {name} are written for {subject}: taken as `{better}`"
 
 
 def _check_domain(specifier: str) -> None:

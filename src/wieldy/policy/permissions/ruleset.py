@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Behavior
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem
+from wieldy.core.tool import LEVELS, RiskLevel
 from wieldy.policy.permissions.paths import PathResolver, ResolvedPath, is_below, path_key
 from wieldy.policy.permissions.patterns import (
     CommandPattern,
@@ -24,15 +25,13 @@ from wieldy.policy.permissions.patterns import (
     wildcard,
 )
 from wieldy.policy.permissions.rules import (
-    CHOICES,
-    DEFAULT_LEVELS,
-    LEVELS,
-    PATH_RULES_OF,
+    PATH_SUBJECTS,
     Origin,
-    RiskLevel,
     Rule,
     RuleError,
+    main_fields,
     parse,
+    path_subject,
 )
 
 # The same few commands and paths return in most calls of a session.
@@ -87,6 +86,8 @@ class ToolRules:
         self.behavior: Behavior = behavior
         own = [rule for rule in rules if rule.behavior == behavior]
         self._tools = [rule for rule in own if rule.kind == "tool"]
+        # Only rules that restrict tools of a family make it necessary to know the family of a tool.
+        self._about_paths = behavior != "allow" and any(r.subject in PATH_SUBJECTS.values() for r in self._tools)
         self._domains = [rule for rule in own if rule.kind == "domain"]
         self._inputs = [rule for rule in own if rule.kind in ("parameter", "choice")]
         kinds, subjects = ("command", "path", "domain"), ("Bash", "Read", "Edit", "WebFetch")
@@ -99,8 +100,8 @@ class ToolRules:
         servers = _server_names(name)
         # Where a server's name ends is not certain: an allow rule must not mean another tool than the one it names.
         names = {name, *(servers[:1] if self.behavior == "allow" else servers)}
-        if self.behavior != "allow" and name in PATH_RULES_OF:
-            names.add(PATH_RULES_OF[name])
+        if self._about_paths and (subject := path_subject(name)) is not None:
+            names.add(subject)
         for rule in self._tools:
             if rule.subject in names or ("*" in rule.subject and fnmatchcase(name, rule.subject)):
                 return rule
@@ -121,7 +122,7 @@ class ToolRules:
                 continue
             specifier = rule.specifier or ""
             if rule.kind == "choice":
-                values = [as_text(input[name]) for name in CHOICES[tool] if name in input]
+                values = [as_text(input[name]) for name in main_fields(tool) if name in input]
                 covers = compile_command(specifier).matches
             else:
                 name, _, pattern = specifier.partition(":")
@@ -369,7 +370,7 @@ def as_text(value: Any) -> str | None:
 
 
 class RiskLevels:
-    """The risk level of each tool: as configured, else as known by name, else as the tool itself says."""
+    """The risk level of each tool: as configured, else as the tool itself says."""
 
     def __init__(self, configured: Mapping[str, ToolRiskSettings] | None = None) -> None:
         self._configured = dict(configured or {})
@@ -407,10 +408,8 @@ class RiskLevels:
             level = settings.level
         elif tool.name.startswith("mcp__"):
             level = "confirm"
-        elif tool.name in DEFAULT_LEVELS:
-            level = DEFAULT_LEVELS[tool.name]
         else:
-            level = "confirm" if tool.needs_permission(plan.input, plan.effects) else "safe"
+            level = tool.level or ("confirm" if tool.needs_permission(plan.input, plan.effects) else "safe")
         if settings is None:
             return CallRisk(level)
         # A call is allowed where each listed parameter is given and matches, and blocked where any does.

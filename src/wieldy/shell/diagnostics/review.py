@@ -38,7 +38,6 @@ from wieldy.shell.sandbox.policy import policy_for
 
 T = TypeVar("T")
 
-EDITS = frozenset({"Edit", "MultiEdit", "Write"})
 DEFAULT_SECONDS = 5.0
 MAX_FILE_BYTES = 1 << 20
 MAX_PENDING = 32
@@ -112,7 +111,7 @@ class Diagnostics:
 
     def _edited_path(self, plan: PlannedCall) -> str | None:
         """The file that a call edits, if there are checkers for it."""
-        if plan.tool.name not in EDITS or not self.seconds:
+        if plan.tool.rules != "edit" or not self.seconds:
             return None
         path = next((effect.path for effect in plan.effects if isinstance(effect, Writes)), "")
         return plan.resolved_paths.get(path, path) if os.path.splitext(path)[1] in BY_SUFFIX else None

@@ -26,13 +26,6 @@ ISOLATIONS = frozenset({"worktree"})
 RESTRICTIONS = ("tools", "disallowedTools", "permissionMode", "maxTurns", "isolation")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 MODES = frozenset({"default", "manual", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"})
-# Tools that change nothing: an agent with no others can run in parallel with anything.
-READ_ONLY_TOOLS = frozenset(
-    {
-        *("Read", "Grep", "Glob", "LS", "NotebookRead", "Think", "Skill", "ToolSearch", "BashOutput"),
-        *("WebFetch", "WebSearch", "ListMcpResources", "ReadMcpResource", "MemoryRead"),
-    }
-)
 
 
 class AgentDefinition(Struct, frozen=True):
@@ -54,11 +47,6 @@ class AgentDefinition(Struct, frozen=True):
     max_turns: int | None = None
     background: bool = False
     isolation: str | None = None
-
-    @property
-    def reads_only(self) -> bool:
-        """Whether it cannot change anything."""
-        return self.mode == "plan" or (self.tools is not None and READ_ONLY_TOOLS.issuperset(self.tools))
 
 
 class AgentType(Struct, frozen=True):
@@ -209,7 +197,7 @@ EXPLORE = AgentDefinition(
     "You explore: you find out what was asked, and change nothing. Begin with searches, read only what matters, send "
     "searches and reads that do not depend on each other in one message, and stop as soon as you know.\n\n"
     + _REPORT_PROMPT,
-    tools=(*sorted(READ_ONLY_TOOLS - {"BashOutput", "MemoryRead"}), "mcp__*"),
+    disallowed_tools=("Agent", "Architect", "BashOutput", "Browser*", "MemoryRead", "TodoWrite"),
     mode="plan",
 )
 

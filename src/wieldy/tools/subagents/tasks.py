@@ -23,8 +23,6 @@ MAX_REMEMBERED = 100
 REPORTED_STEPS = 20
 STOP_SECONDS = 0.6  # a stopped agent has so long to end before its report is taken as it stands
 CLOSE_SECONDS = 2.0
-# Tools that start subagents, for which a model is needed.
-MODEL_TOOLS = frozenset({"Agent", "Architect"})
 NO_MODEL = "it needs a model, and there is none here: subagents work inside a session (`wieldy`, `wieldy -p`)"
 
 StartSubagent: TypeAlias = "Callable[[SubagentTask, ToolContext], Awaitable[SubagentHandle]]"

@@ -16,6 +16,7 @@ from wieldy.policy.permissions.decide import Policy
 from wieldy.policy.permissions.paths import PathResolver
 from wieldy.policy.permissions.rules import Origin, Rule, parse
 from wieldy.policy.permissions.ruleset import RiskLevels, RuleSet
+from wieldy.tools import builtin_tool
 
 
 class Named(Tool):
@@ -26,6 +27,12 @@ class Named(Tool):
     def __init__(self, name: str, read_only: bool = False) -> None:
         self.name = name
         self.read_only = read_only
+        self.like = builtin_tool(name) or Tool()
+        self.level = self.like.level
+
+    def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
+        tool = self.like if self.like.name else super()
+        return tool.needs_permission(input, effects)
 
 
 READERS = frozenset({"Read", "Grep", "Glob", "LS"})

@@ -3,9 +3,7 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.decision import Behavior
-from wieldy.core.tool_names import BUILTIN_TOOLS
 from wieldy.policy.permissions.rules import RuleError, parse, split_list, unknown_tool
-from wieldy.tools import MODULES
 
 
 @pytest.mark.parametrize(
@@ -103,10 +101,6 @@ def test_a_rule_for_a_tool_that_does_not_exist_is_doubted(behavior) -> None:
 def test_a_misspelled_tool_with_a_specifier_is_named_in_the_error() -> None:
     with pytest.raises(RuleError, match=r"there is no tool `Raed`; did you mean `Read\(x\)`"):
         parse("Raed(x)", "deny")
-
-
-def test_the_names_of_the_built_in_tools_are_all_known() -> None:
-    assert set(MODULES) == BUILTIN_TOOLS
 
 
 def test_an_absolute_path_written_with_one_slash_is_doubted() -> None:

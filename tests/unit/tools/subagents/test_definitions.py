@@ -10,6 +10,7 @@ from tests.unit.tools.subagents.conftest import agent_file
 
 from wieldy.core.events import Event, Notice
 from wieldy.core.workspace import Workspace
+from wieldy.tools.agent import reads_only
 from wieldy.tools.skills.frontmatter import FrontMatterError
 from wieldy.tools.subagents.definitions import (
     ARCHITECT,
@@ -98,14 +99,14 @@ def test_a_file_that_cannot_be_used_says_why(text: str, why: str) -> None:
     ],
 )
 def test_one_that_can_change_nothing_is_known_by_its_tools_or_mode(head: str, expected: bool) -> None:
-    assert read(head).reads_only is expected
+    assert reads_only(read(head)) is expected
 
 
 def test_the_built_in_ones_are_what_they_say() -> None:
     assert list(BUILT_IN) == ["explore", "general"]
-    assert BUILT_IN["explore"].reads_only
-    assert ARCHITECT.reads_only
-    assert not BUILT_IN["general"].reads_only
+    assert reads_only(BUILT_IN["explore"])
+    assert reads_only(ARCHITECT)
+    assert not reads_only(BUILT_IN["general"])
 
 
 def test_the_projects_word_counts_before_the_users_and_both_before_a_built_in(workspace, home, project) -> None:
