@@ -32,6 +32,7 @@ from wieldy.core.provider import Usage
 from wieldy.faces.terminal.blocks import separated_rows
 from wieldy.faces.terminal.text import row_text, row_width
 from wieldy.faces.terminal.view_model import ViewModel
+from wieldy.tools import builtin_tool
 
 ASK = Decision("ask", ())
 TODOS = [
@@ -142,7 +143,7 @@ def shown(view: ViewModel, width: int) -> str:
 
 
 def played(events: list[Event]) -> ViewModel:
-    view = ViewModel(lambda name: None, "/project")
+    view = ViewModel(builtin_tool, "/project")
     view.start_run("Fix the total, please", 1000.0)
     for event in events:
         view.apply(event)

@@ -31,8 +31,7 @@ class Named(Tool):
         self.level = self.like.level
 
     def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
-        tool = self.like if self.like.name else super()
-        return tool.needs_permission(input, effects)
+        return (self.like.needs_permission if self.like.name else super().needs_permission)(input, effects)
 
 
 READERS = frozenset({"Read", "Grep", "Glob", "LS"})
