@@ -154,7 +154,7 @@ def streaming() -> Iterator[Claim]:
 
 
 async def _parse(parser: Any, data: list[bytes]) -> None:
-    from wieldy.engine.streamed_message import StreamedMessage
+    from wieldy.engine.turn import StreamedMessage
     from wieldy.models.endpoint import parse_events
     from wieldy.models.sse import SseDecoder
 

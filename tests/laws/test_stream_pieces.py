@@ -17,7 +17,7 @@ from tests.unit.models.wire import anthropic_stream, openai_stream, responses_st
 
 from wieldy.core.call import ToolCall
 from wieldy.core.provider import ProviderFailure
-from wieldy.engine.streamed_message import StreamedMessage
+from wieldy.engine.turn import StreamedMessage
 from wieldy.models.anthropic import MessageParser
 from wieldy.models.endpoint import StreamParser, parse_events
 from wieldy.models.openai_chat import CompletionParser, JsonEndScanner

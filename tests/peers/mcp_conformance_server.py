@@ -18,7 +18,7 @@ from typing import Any
 from wieldy import Image, Output, Progress, Text, Tool, Toolbox, ToolFailure, tool
 from wieldy.core.events import Notice
 from wieldy.core.tool import ToolContext
-from wieldy.engine.approval import Ask
+from wieldy.engine.services import Ask
 from wieldy.engine.workspace_services import HostServices
 from wieldy.faces.mcp_server.http import PATH, Address, serve_http
 from wieldy.faces.mcp_server.session_pool import SessionPool

@@ -19,7 +19,7 @@ from wieldy.core.errors import Deferred, SessionError
 from wieldy.core.option_checks import require_callable
 from wieldy.core.threads import call_function
 from wieldy.core.user_questions import QuestionHandler, UserAnswer, UserQuestion
-from wieldy.engine.approval import Ask, NoApprover
+from wieldy.engine.services import Ask, NoApprover
 from wieldy.engine.workspace_services import HostServices
 
 Reply: TypeAlias = bool | str | Answer | Mapping[str, Any] | Sequence[Any] | None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from wieldy.agent.lost_calls import calls_to_repeat
-from wieldy.agent.model_turn import ModelTurn, TurnResult
+from wieldy.agent.model_turn import TurnResult, TurnRunner
 from wieldy.agent.prompts import SteeringQueue, prompt_text
 from wieldy.agent.records import ModelChanged, UserMessage
 from wieldy.agent.seen_files import describe_changes, restore, take_record
@@ -218,7 +218,7 @@ class AgentLoop:
         self._prefix = prefix
         self._limits = limits
         self._cost_before = transcript.conversation.cost
-        self._model_turn = ModelTurn(box, provider, transcript)
+        self._turns = TurnRunner(box, provider, transcript)
         restore(box.workspace, transcript.conversation.seen.values())
         self._compactor: Compactor | None = None
         self._next_provider: tuple[Provider, ModelChanged] | None = None
@@ -228,7 +228,7 @@ class AgentLoop:
 
         Raises `Aborted`, `ProviderFailure` or `SessionError`.
         """
-        self._model_turn.loop_breaker.reset()
+        self._turns.loop_breaker.reset()
         if (end := await self._repeat_lost(abort)) is not None:
             self._steering.add(content)  # it was not sent, and the end of the run says so
             return end
@@ -255,7 +255,7 @@ class AgentLoop:
             return end
         calls = self.transcript.conversation.waiting_calls()
         if calls:
-            result = await self._model_turn.run_calls(calls, abort)
+            result = await self._turns.run_calls(calls, abort)
             if (end := _run_end(result, abort, "")) is not None:
                 return end
         if context:
@@ -268,7 +268,7 @@ class AgentLoop:
         if not calls:
             return None
         self.transcript.conversation.lost.clear()
-        return _run_end(await self._model_turn.run_calls(calls, abort), abort, "")
+        return _run_end(await self._turns.run_calls(calls, abort), abort, "")
 
     async def await_report(self, context: Sequence[str], abort: Abort) -> RunEnd:
         """Wait for the report of a background subagent that goes on, then run turns until the end.
@@ -348,10 +348,10 @@ class AgentLoop:
                 thinking_budget=self.options.thinking_budget,
             )
             try:
-                result = await self._model_turn.run(request, number, abort)
+                result = await self._turns.run(request, number, abort)
             except (ProviderFailure, Aborted) as error:
                 if not isinstance(error, ProviderFailure) or not await self.compactor().handle(error, abort):
-                    self._model_turn.keep_broken_text()
+                    self._turns.keep_broken_text()
                     raise
             else:
                 if self._compactor is not None:
@@ -362,7 +362,7 @@ class AgentLoop:
         self._next_provider = None
         if provider.model != self.provider.model:
             self.transcript.append(record)
-        self.provider = self._model_turn.provider = provider
+        self.provider = self._turns.provider = provider
         self._compactor = None
         await self._prefix.prepare(provider, self.transcript.conversation.activated)
 

@@ -12,14 +12,20 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from wieldy.agent.lost_calls import RepeatAdviser
-from wieldy.agent.records import AssistantBlock, AssistantMessageEnded, CallsWaiting, MessageDiscarded, ToolResultRecord
+from wieldy.agent.records import (
+    AssistantBlock,
+    AssistantMessageEnded,
+    CallStarted,
+    CallsWaiting,
+    MessageDiscarded,
+    ToolResultRecord,
+)
 from wieldy.agent.seen_files import take_record
 from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.agent.transcript import UNKNOWN, Transcript
@@ -39,9 +45,10 @@ from wieldy.core.provider import (
     Usage,
 )
 from wieldy.core.supervise import Aborted
-from wieldy.engine.call_turn import CallTurn
-from wieldy.engine.loop_breaker import LoopBreaker
-from wieldy.engine.streamed_message import StreamedMessage, join_texts
+from wieldy.core.tool import Replay
+from wieldy.core.workspace import Workspace
+from wieldy.engine.events import Events
+from wieldy.engine.turn import LoopBreaker, Turn, TurnObserver, join_texts
 from wieldy.models.catalog import cost
 
 MAX_ATTEMPTS = 8
@@ -70,7 +77,7 @@ class TurnResult(Struct, frozen=True):
     waiting: bool = False
 
 
-class ModelTurn:
+class TurnRunner:
     """Runs the turns of one session. `sleep` is the clock that retries wait by."""
 
     def __init__(
@@ -118,61 +125,72 @@ class ModelTurn:
         started = time.monotonic()
         failure: ProviderFailure | None = None
         interrupted = False
-        async with self.box.turn(on_start=self.transcript.record_start, loop_breaker=self.loop_breaker) as turn:
-            attempt = TurnAttempt(turn, self.transcript, self.box)
-            message = attempt.message
+        recorder = TurnRecorder(self.transcript, self.box.workspace, self.loop_breaker)
+        async with self.box.turn(observer=recorder) as turn:
             try:
-                await _run_until(abort, attempt.receive(self.provider, request))
-                attempt.finish()
+                await _run_until(abort, self._receive(request, turn))
+                turn.finish()
             except Aborted:
                 interrupted = True
-                attempt.finish_interrupted()
+                turn.break_off()
             except ProviderFailure as error:
-                attempt.finish_broken()
+                turn.break_off(is_broken=True)
                 if not turn.calls:
                     raise
                 failure = error
+            message = turn.message
             reason = "interrupted" if interrupted else "broken" if failure else message.stop_reason or "end_turn"
             content = message.content()
             self._record_end(content, message.usage, reason, time.monotonic() - started)
             results = await turn.results() if turn.calls else []
-        attempt.record_results(results)
-        looping = await self._settle(turn, results)
+        looping, waiting = await self._settle(turn, recorder, results)
         text = join_texts(content)
-        is_waiting = any(isinstance(result.outcome, Waiting) for result in results)
-        is_interrupted = interrupted or abort.aborted
-        return TurnResult(content, text, reason, results, is_interrupted, failure, looping, is_waiting)
+        return TurnResult(content, text, reason, results, interrupted or abort.aborted, failure, looping, waiting)
+
+    async def _receive(self, request: Request, turn: Turn) -> None:
+        """Receive the message; its calls start while it streams in. Raises `ProviderFailure`."""
+        events = self.box.events
+        async with self.provider.stream(request) as deltas:
+            try:
+                async for delta in deltas:
+                    if isinstance(delta, BlockStarted) and delta.block.get("name") == "Bash":
+                        self.box.workspace.services.shells.warm_up()  # while the model writes the command
+                    turn.add(delta)
+                    if events.stream_deltas:
+                        _emit_delta(delta, turn, events)
+            finally:
+                await deltas.aclose()  # type: ignore[attr-defined]
 
     async def run_calls(self, calls: Sequence[ToolCall], abort: Abort) -> TurnResult:
         """Run calls of an earlier message: their questions have been answered, or they are made again after a crash."""
         conversation = self.transcript.conversation
         ids = {call.id for call in calls}.difference(conversation.agents)
         repeated = {id: started for id, started in conversation.started.items() if id in ids}
-        async with self.box.turn(on_start=self.transcript.record_start, loop_breaker=self.loop_breaker) as turn:
+        recorder = TurnRecorder(self.transcript, self.box.workspace, self.loop_breaker, frozenset(repeated))
+        async with self.box.turn(observer=recorder) as turn:
             if repeated:
                 turn.add_adviser(RepeatAdviser(repeated))
-            attempt = TurnAttempt(turn, self.transcript, self.box, frozenset(repeated))
             for call in calls:
-                attempt.submit(call)
+                turn.submit(call)
             results = await turn.results()
-        attempt.record_results(results)
-        looping = await self._settle(turn, results)
-        is_waiting = any(isinstance(result.outcome, Waiting) for result in results)
-        return TurnResult((), "", "tool_use", results, abort.aborted, None, looping, is_waiting)
+        looping, waiting = await self._settle(turn, recorder, results)
+        return TurnResult((), "", "tool_use", results, abort.aborted, None, looping, waiting)
 
-    async def _settle(self, turn: CallTurn, results: Sequence[ToolResult]) -> bool:
-        """Have the effects of a turn on disk before the model is told of them; whether the model runs in a loop."""
+    async def _settle(self, turn: Turn, recorder: TurnRecorder, results: Sequence[ToolResult]) -> tuple[bool, bool]:
+        """Have the effects of a turn on disk before the model reads of them; whether the model runs in a loop, or calls wait."""
+        recorder.record_results(results)
         waiting = [result.call_id for result in results if isinstance(result.outcome, Waiting)]
         if waiting:
             self.transcript.append(CallsWaiting(waiting))
         if turn.lasting_calls:
             await self.transcript.flush(results=True)
+        calls = {call.id: call for call in turn.calls}
         looping = [
-            self.loop_breaker.record(call, failed=result.is_error, changes=call.id in turn.lasting_calls)
-            for call, result in zip(turn.calls, results, strict=True)
-            if not isinstance(result.outcome, Waiting)
+            self.loop_breaker.record(calls[id], failed=result.is_error, changes=id in turn.lasting_calls)
+            for result in results
+            if (id := result.call_id) not in waiting
         ]
-        return any(looping)
+        return any(looping), bool(waiting)
 
     def _record_end(self, content: tuple[dict[str, Any], ...], usage: Usage, reason: str, seconds: float) -> None:
         # An attempt that was interrupted before it had anything leaves the text of the one before it.
@@ -199,67 +217,44 @@ class ModelTurn:
         await self.box.services.supervisor.run(_awaited(self.sleep(seconds)), abort)
 
 
-class TurnAttempt:
-    """Joins a streamed message, the turn its calls run in, and the transcript. Blocks and results are recorded once."""
+class TurnRecorder(TurnObserver):
+    """Puts a turn into the transcript as it happens: blocks, the start of calls, results. `repeated` calls are made again."""
 
     def __init__(
-        self, turn: CallTurn, transcript: Transcript, box: ToolboxProtocol, repeated: frozenset[str] = frozenset()
+        self,
+        transcript: Transcript,
+        workspace: Workspace,
+        loop_breaker: LoopBreaker,
+        repeated: frozenset[str] = frozenset(),
     ) -> None:
-        self.message = StreamedMessage(transcript.conversation.ids)
-        self._turn = turn
+        self.loop_breaker = loop_breaker
+        self.used_ids = transcript.conversation.ids
         self._transcript = transcript
-        self._workspace = box.workspace
-        self._events = box.events
+        self._workspace = workspace
         self._repeated = repeated
-        self._recorded_blocks = 0
+        self._has_blocks = False
         self._recorded_results: set[str] = set()
 
-    async def receive(self, provider: Provider, request: Request) -> None:
-        """Receive the message and start its calls. Raises `ProviderFailure`."""
-        message, events = self.message, self._events
-        async with provider.stream(request) as deltas:
-            try:
-                async for delta in deltas:
-                    call = message.add(delta)
-                    if isinstance(delta, BlockStarted) and delta.block.get("name") == "Bash":
-                        self._workspace.services.shells.warm_up()  # while the model writes the command
-                    if events.stream_deltas:
-                        self._emit(delta)
-                    if len(message.blocks) > self._recorded_blocks:
-                        self._record_blocks()
-                    if call is not None:
-                        self.submit(call)
-            finally:
-                await deltas.aclose()  # type: ignore[attr-defined]
+    async def on_start(self, call_id: str, replay: Replay, lasts: bool) -> None:
+        """Record the start; on disk where the effects last. Raises `SessionError`."""
+        self._transcript.append(CallStarted(call_id, replay))
+        if lasts:
+            await self._transcript.flush()
 
-    def finish(self) -> None:
-        """Close the message. Calls that it left open are answered as cut off."""
-        if self.message.open:
-            calls = self.message.close_open_blocks()
-            self._record_blocks()
-            for call in calls:
-                self.submit(call)
-        if (last_call := self.message.take_undecided(cut_off=False)) is not None:
-            self.submit(last_call)
+    def on_block(self, index: int, block: dict[str, Any]) -> None:
+        if not self._has_blocks and self._transcript.conversation.blocks:
+            self._transcript.append(MessageDiscarded())  # of the attempt before this one
+        self._has_blocks = True
+        self._transcript.append(AssistantBlock(block, index))
 
-    def finish_interrupted(self) -> None:
-        """Close an interrupted message: keep text, which the user has seen, but no open thought or call."""
-        open_blocks = self.message.open
-        for index, block in list(open_blocks.items()):
-            if block.start["type"] != "text" or not block.text("text").strip():
-                del open_blocks[index]
-        self.message.close_open_blocks()
-        self._record_blocks()
+    def on_discarded(self) -> None:
+        self._transcript.append(MessageDiscarded())
+        self._has_blocks = False
 
-    def finish_broken(self) -> None:
-        """Close a message whose stream broke, as an interrupted one; a call that was not started is forgotten."""
-        blocks = self.message.blocks
-        if not self._turn.calls and any(block["type"] == "tool_use" for block in blocks.values()):
-            self._transcript.append(MessageDiscarded())
-            self._recorded_blocks = 0
-            for index in [index for index, block in blocks.items() if block["type"] == "tool_use"]:
-                del blocks[index]
-        self.finish_interrupted()
+    def on_result(self, result: ToolResult) -> None:
+        """Record a result at once, so that a crash cannot lose what has been done."""
+        with suppress(SessionError):  # the transcript cannot be written: the turn fails when it records all results
+            self.record_results((result,))
 
     def record_results(self, results: Sequence[ToolResult]) -> None:
         """Record the results that are not recorded yet, and what the model knows of files by them."""
@@ -275,42 +270,25 @@ class TurnAttempt:
         if (seen := take_record(self._workspace)) is not None:
             self._transcript.append(seen)
 
-    def submit(self, call: ToolCall) -> None:
-        """Start a call; its result is recorded as soon as it is there."""
-        self._turn.submit(call).add_done_callback(self._on_done)
 
-    def _on_done(self, task: asyncio.Task[ToolResult]) -> None:
-        """Record a result at once, so that a crash cannot lose what has been done."""
-        if not task.cancelled() and task.exception() is None:
-            with suppress(SessionError):  # the transcript cannot be written: the turn fails when it records all results
-                self.record_results((task.result(),))
-
-    def _record_blocks(self) -> None:
-        blocks = self.message.blocks
-        if blocks and not self._recorded_blocks and self._transcript.conversation.blocks:
-            self._transcript.append(MessageDiscarded())  # of the attempt before this one
-        for index, block in islice(blocks.items(), self._recorded_blocks, None):
-            self._transcript.append(AssistantBlock(block, index))
-        self._recorded_blocks = len(blocks)
-
-    def _emit(self, delta: Delta) -> None:
-        emit = self._events.emit
-        if isinstance(delta, BlockDelta):
-            index, piece = delta.index, delta.piece
-            if delta.field in ("text", "thinking"):
-                emit(ModelTextDelta(text=piece, thinking=delta.field == "thinking", index=index))
-            elif delta.field == "input":
-                start = self.message.open[index].start
-                emit(ToolInputDelta(call_id=start["id"], name=start["name"], piece=piece, index=index))
-            elif delta.field in DELTA_TYPES:
-                emit(ModelBlockDelta(index=index, delta={"type": DELTA_TYPES[delta.field], delta.field: piece}))
-        elif isinstance(delta, BlockEnded):
-            emit(ModelBlockDelta(index=delta.index))
-        elif isinstance(delta, BlockStarted):
-            start = self.message.open[delta.index].start
-            emit(ModelBlockDelta(index=delta.index, start=start))
-            if start["type"] == "tool_use":
-                emit(ToolInputDelta(call_id=start["id"], name=start["name"], index=delta.index))
+def _emit_delta(delta: Delta, turn: Turn, events: Events) -> None:
+    emit, open_blocks = events.emit, turn.message.open
+    if isinstance(delta, BlockDelta):
+        index, piece = delta.index, delta.piece
+        if delta.field in ("text", "thinking"):
+            emit(ModelTextDelta(text=piece, thinking=delta.field == "thinking", index=index))
+        elif delta.field == "input":
+            start = open_blocks[index].start
+            emit(ToolInputDelta(call_id=start["id"], name=start["name"], piece=piece, index=index))
+        elif delta.field in DELTA_TYPES:
+            emit(ModelBlockDelta(index=index, delta={"type": DELTA_TYPES[delta.field], delta.field: piece}))
+    elif isinstance(delta, BlockEnded):
+        emit(ModelBlockDelta(index=delta.index))
+    elif isinstance(delta, BlockStarted):
+        start = open_blocks[delta.index].start
+        emit(ModelBlockDelta(index=delta.index, start=start))
+        if start["type"] == "tool_use":
+            emit(ToolInputDelta(call_id=start["id"], name=start["name"], index=delta.index))
 
 
 def retry_delay(

@@ -28,7 +28,7 @@ from wieldy.core.option_checks import require_count
 from wieldy.core.outcome import Waiting
 from wieldy.core.provider import Provider
 from wieldy.core.tool import Tool
-from wieldy.engine.approval import Ask
+from wieldy.engine.services import Ask
 from wieldy.engine.toolbox import Toolbox
 from wieldy.engine.workspace_services import HostServices
 

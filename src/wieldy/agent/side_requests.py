@@ -13,7 +13,7 @@ from wieldy.core.errors import SessionError
 from wieldy.core.messages import ContentBlock, Message
 from wieldy.core.provider import Completion, Provider, Request
 from wieldy.core.workspace import Workspace
-from wieldy.engine.streamed_message import StreamedMessage
+from wieldy.engine.turn import StreamedMessage
 from wieldy.models.catalog import cost
 
 if TYPE_CHECKING:

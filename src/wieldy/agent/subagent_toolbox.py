@@ -22,10 +22,10 @@ from wieldy.core.outcome import Refused
 from wieldy.core.tool import Tool
 from wieldy.core.truncate import truncate
 from wieldy.core.workspace import ChildWorkspace, CopiedRoot, Workspace
-from wieldy.engine.call_turn import CallTurn, OnStart
 from wieldy.engine.events import Events
-from wieldy.engine.loop_breaker import LoopBreaker
-from wieldy.engine.wiring import build_services, build_toolset
+from wieldy.engine.results import Spill
+from wieldy.engine.services import build_toolset, new_queue
+from wieldy.engine.turn import Turn, TurnObserver
 from wieldy.engine.workspace_services import HostServices, WorkspaceServices
 from wieldy.files.working_copies import without_location
 from wieldy.policy.hooks.dispatch import Hooks
@@ -351,31 +351,34 @@ class SubagentToolbox:
                 host,
                 parent=parent.workspace.services,
                 has_own_root=tree is not None,
-                make_toolset=lambda workspace, activations: build_toolset(self.parts, workspace, activations),
+                make_toolset=lambda *given: build_toolset(self.catalog, self.services, *given),
             ),
             copy=None if tree is None else _copied_root(tree, parent.workspace),
         )
         self.policy = policy.derive(task.definition.mode, tree)
         self.hooks: Hooks = SubagentHookDispatch(parent.hooks, self.workspace, self.policy, halt, identity)
         self._turn_id = turn_id
-        self.parts = replace(
-            parent.parts,
+        shared = parent.services
+        self.services = replace(
+            shared,
             catalog=self.catalog,
+            workspace=self.workspace,
+            # In a copy no call of the parent can get in the way.
+            queue=shared.queue if tree is None else new_queue(self.workspace.env, shared.supervisor),
             events=self.events,
+            spill=Spill(folder / "tool-results"),
             policy=self.policy.session_policy(),
             judge=self.policy,
             mode=lambda: self.policy.mode,
-            person=SubagentApprover(parent.parts.person, identity, on_deferred),
+            person=SubagentApprover(shared.person, identity, on_deferred),
             hooks=lambda: self.hooks,
             on_question=on_asked,
-            options=lambda: replace(parent.parts.options(), model=model),
+            options=lambda: replace(shared.options(), model=model),
         )
-        self.services = build_services(
-            self.settings, self.workspace, parent.services, parts=self.parts, abort=abort, own_queue=tree is not None
-        )
+        self.services = self.services.activating().configured(self.settings, abort)
 
-    def turn(self, *, on_start: OnStart | None = None, loop_breaker: LoopBreaker | None = None) -> CallTurn:
-        return CallTurn(self.services, self._turn_id, on_start=on_start, loop_breaker=loop_breaker)
+    def turn(self, *, observer: TurnObserver | None = None) -> Turn:
+        return Turn(self.services, self._turn_id, observer=observer)
 
     async def offering(self, window: int | None = None) -> OfferedTools:
         return await self.workspace.services.toolset.offering(window)

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from wieldy.core.catalog import Catalog
     from wieldy.core.workspace import Workspace
-    from wieldy.engine.call_turn import CallTurn, OnStart
     from wieldy.engine.events import Events
-    from wieldy.engine.loop_breaker import LoopBreaker
-    from wieldy.engine.services import Services
-    from wieldy.engine.wiring import ServiceParts
+    from wieldy.engine.services import CallServices
+    from wieldy.engine.turn import Turn, TurnObserver
     from wieldy.policy.hooks.dispatch import Hooks
     from wieldy.policy.settings.load import Settings
     from wieldy.tools.toolset.toolset import OfferedTools
@@ -43,15 +41,12 @@ class ToolboxProtocol(Protocol):
     def policy(self) -> PolicyProtocol: ...
 
     @property
-    def parts(self) -> ServiceParts: ...
-
-    @property
-    def services(self) -> Services: ...
+    def services(self) -> CallServices: ...
 
     @property
     def hooks(self) -> Hooks: ...
 
-    def turn(self, *, on_start: OnStart | None = None, loop_breaker: LoopBreaker | None = None) -> CallTurn:
+    def turn(self, *, observer: TurnObserver | None = None) -> Turn:
         """Start a turn, to which calls are submitted one by one."""
         ...
 

@@ -52,7 +52,6 @@ from wieldy.core.errors import SessionError
 from wieldy.core.messages import ContentBlock, Message
 from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.threads import in_thread
-from wieldy.core.tool import Replay
 from wieldy.engine.results import clean
 
 NAME = "transcript.jsonl"
@@ -86,12 +85,6 @@ class Transcript:
         self._last_result = 0
         self._is_torn = False  # whether a write failed, and may have left half a line
         self._has_failed = False
-
-    async def record_start(self, id: str, replay: Replay, lasts: bool) -> None:
-        """Record that a call is about to start; on disk where its effects last. Raises `SessionError`."""
-        self.append(CallStarted(id, replay))
-        if lasts:
-            await self.flush()
 
     def append(self, record: TranscriptRecord) -> None:
         """Write a record. Raises `SessionError` when that fails: a run that cannot be resumed must not go on."""

@@ -18,7 +18,7 @@ from wieldy.core.console import print_error, write, write_error, write_json
 from wieldy.core.state_dirs import user_home
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate_line
-from wieldy.engine.approval import Ask
+from wieldy.engine.services import Ask
 from wieldy.engine.toolbox import Toolbox
 from wieldy.engine.workspace_services import HostServices
 from wieldy.policy.settings.sources import FOLDER, LOCAL, SHARED, find_project_root

@@ -16,14 +16,13 @@ from wieldy.core.decision import Answer, Decision, Question
 from wieldy.core.errors import Refusal, WieldyError
 from wieldy.core.json_values import to_json
 from wieldy.core.outcome import Refused, ToolResult
-from wieldy.engine.approval import NoApprover
-from wieldy.engine.call_turn import CallTurn
 from wieldy.engine.pipeline import require_available
-from wieldy.engine.wiring import configure_services
+from wieldy.engine.services import NoApprover
+from wieldy.engine.turn import Turn
 
 if TYPE_CHECKING:
     from wieldy.core.tool import Tool
-    from wieldy.engine.services import Services
+    from wieldy.engine.services import CallServices
     from wieldy.engine.toolbox import Toolbox
 
 MAX_TURNS = 64
@@ -105,7 +104,7 @@ class FrameworkCalls:
     def __init__(self, box: Toolbox) -> None:
         self.box = box
         self.order = ArrivalOrder()
-        self._turns: OrderedDict[Hashable, tuple[CallTurn, object]] = OrderedDict()
+        self._turns: OrderedDict[Hashable, tuple[Turn, object]] = OrderedDict()
         self._running: dict[Hashable, int] = {}
 
     async def run(
@@ -122,7 +121,7 @@ class FrameworkCalls:
         self._running[step] = self._running.get(step, 0) + 1
         turn = self._turn(step, keep)
         if approved:  # ids of calls are not unique among runs, so the yes goes with this very call
-            turn = CallTurn(self._services(approved=True), turn.message_id)
+            turn = Turn(self._services(approved=True), turn.message_id)
         task = turn.submit(call)
         try:
             result = await task
@@ -138,7 +137,7 @@ class FrameworkCalls:
 
     async def needs_approval(self, name: str, input: Mapping[str, Any]) -> ApprovalNeeded | None:
         """What a person has to allow before this call may run; None for one that may, that is denied, or that is invalid."""
-        if not isinstance(self.box.parts.person, NoApprover):
+        if not isinstance(self.box.services.person, NoApprover):
             return None
         try:
             decision = await self.box.explain(name, dict(input))
@@ -158,19 +157,19 @@ class FrameworkCalls:
             return False
         return True
 
-    def _turn(self, step: Hashable | None, keep: object) -> CallTurn:
+    def _turn(self, step: Hashable | None, keep: object) -> Turn:
         entry = self._turns.get(step)
         is_over = step is None and self._running[None] == 1
         if entry is None or is_over:
             message_id = self.box.turn().message_id
-            entry = self._turns[step] = (CallTurn(self._services(approved=False), message_id), keep)
+            entry = self._turns[step] = (Turn(self._services(approved=False), message_id), keep)
             while len(self._turns) > MAX_TURNS:
                 self._turns.popitem(last=False)
         return entry[0]
 
-    def _services(self, *, approved: bool) -> Services:
+    def _services(self, *, approved: bool) -> CallServices:
         box = self.box
-        if not isinstance(box.parts.person, NoApprover):
+        if not isinstance(box.services.person, NoApprover):
             return box.services
-        parts = replace(box.parts, person=FrameworkApprover(approved=approved))
-        return configure_services(box.services, box.settings, parts, box.services.abort)
+        services = replace(box.services, person=FrameworkApprover(approved=approved))
+        return services.configured(box.settings, box.services.abort)

@@ -49,15 +49,15 @@ from wieldy.engine.results import (
     finalize,
     finalizing_blocks,
 )
-from wieldy.engine.services import Services
 
 if TYPE_CHECKING:
-    from wieldy.engine.call_turn import CallTurn
+    from wieldy.engine.services import CallServices
+    from wieldy.engine.turn import Turn
 
 DEFAULT_TIMEOUT = 600.0
 
 
-async def handle(call: ToolCall, services: Services, turn: CallTurn | None = None) -> ToolResult:
+async def handle(call: ToolCall, services: CallServices, turn: Turn | None = None) -> ToolResult:
     """Take one call from the model's words to its result. Raises nothing a model could cause."""
     started = time.perf_counter()
     if services.events.has_subscribers:
@@ -88,13 +88,13 @@ async def handle(call: ToolCall, services: Services, turn: CallTurn | None = Non
 
 
 async def _take_through(
-    call: ToolCall, tool: Tool, ticket: Ticket, services: Services, turn: CallTurn | None
+    call: ToolCall, tool: Tool, ticket: Ticket, services: CallServices, turn: Turn | None
 ) -> tuple[Outcome, tuple[str, ...]]:
     """Take a call through its stages; returns its outcome, and what was repaired in it."""
     if services.abort.aborted:
         raise Aborted(services.abort.reason)
-    if turn is not None and turn.loop_breaker is not None:
-        turn.loop_breaker.check(call)
+    if turn is not None and turn.observer.loop_breaker is not None:
+        turn.observer.loop_breaker.check(call)
     has_answered = require_available(tool, services.catalog, services.workspace)
     bound = bind(call, tool)
     plan = normalize(bound, services.workspace)
@@ -158,7 +158,7 @@ def require_available(tool: Tool, catalog: Catalog, workspace: Workspace) -> boo
     return True
 
 
-async def _wait_available(tool: Tool, services: Services) -> None:
+async def _wait_available(tool: Tool, services: CallServices) -> None:
     """Refuse a tool whose own check says no, however long it takes to say so."""
     reason = await ask_enabled(tool, services.workspace, services.supervisor, services.abort)
     if reason is not None:
@@ -340,7 +340,9 @@ def _resolve_paths(effects: Effects, files: FileSystem) -> dict[str, str]:
 # queue: wait only for earlier calls whose effects clash
 
 
-async def _wait_for_admission(bound: BoundCall, plan: PlannedCall, ticket: Ticket, services: Services) -> PlannedCall:
+async def _wait_for_admission(
+    bound: BoundCall, plan: PlannedCall, ticket: Ticket, services: CallServices
+) -> PlannedCall:
     """Wait, then plan again: the calls before this one may have moved the session, made symlinks, loaded skills."""
     await services.queue.wait_admitted(ticket, services.abort)
     while True:
@@ -350,12 +352,12 @@ async def _wait_for_admission(bound: BoundCall, plan: PlannedCall, ticket: Ticke
         await _readmit(plan, ticket, services)
 
 
-async def _readmit(plan: PlannedCall, ticket: Ticket, services: Services) -> None:
+async def _readmit(plan: PlannedCall, ticket: Ticket, services: CallServices) -> None:
     safe = plan.tool.concurrency_safe(plan.input)
     await services.queue.readmit(ticket, plan.touches, safe, services.abort)
 
 
-def _context(call: ToolCall, services: Services, turn: CallTurn | None) -> ToolContext:
+def _context(call: ToolCall, services: CallServices, turn: Turn | None) -> ToolContext:
     return ToolContext(
         call.id,
         services.workspace,
@@ -364,7 +366,7 @@ def _context(call: ToolCall, services: Services, turn: CallTurn | None) -> ToolC
         services.judge,
         None if turn is None else turn.message_id,
         () if turn is None else turn.call_ids,
-        services.options,
+        services.read_options,
         deps=services.deps,
     )
 
@@ -373,7 +375,7 @@ def _context(call: ToolCall, services: Services, turn: CallTurn | None) -> ToolC
 
 
 async def _clear_where_it_starts(
-    plan: PlannedCall, ticket: Ticket, ctx: ToolContext, services: Services
+    plan: PlannedCall, ticket: Ticket, ctx: ToolContext, services: CallServices
 ) -> tuple[ClearedCall, tuple[str, ...]]:
     """Clear a call and let it start. If the folder is another by then, or gone, the call is planned and judged again."""
     workspace = services.workspace
@@ -403,14 +405,14 @@ async def _clear_where_it_starts(
         plan = ctx.plan = again
 
 
-async def _plan_again(plan: PlannedCall, ticket: Ticket, services: Services) -> PlannedCall:
+async def _plan_again(plan: PlannedCall, ticket: Ticket, services: CallServices) -> PlannedCall:
     again = await resolve_remote(normalize(bind(plan.call, plan.tool), services.workspace), services.workspace)
     await _readmit(again, ticket, services)
     return again
 
 
 async def _clear(
-    plan: PlannedCall, ticket: Ticket, ctx: ToolContext, services: Services
+    plan: PlannedCall, ticket: Ticket, ctx: ToolContext, services: CallServices
 ) -> tuple[ClearedCall, tuple[str, ...]]:
     """Gather opinions, check every rewrite, ask the person: return the call as it may run, and context added by hooks."""
     ctx.plan = plan
@@ -435,7 +437,7 @@ async def _clear(
     return cleared, tuple(line for each in advice.values() for line in each.context)
 
 
-async def _clear_unasked(plan: PlannedCall, ticket: Ticket, services: Services) -> ClearedCall | None:
+async def _clear_unasked(plan: PlannedCall, ticket: Ticket, services: CallServices) -> ClearedCall | None:
     """Clear a call that the rules allow, where no hook has a say and `run` itself makes the tool's check; else None."""
     needs_check = plan.tool.has_check and not plan.tool.rechecks_on_run
     if needs_check or _advisers(plan, services):
@@ -447,7 +449,7 @@ async def _clear_unasked(plan: PlannedCall, ticket: Ticket, services: Services) 
     return ClearedCall(plan, decision)
 
 
-async def plan_and_check(call: ToolCall, services: Services) -> tuple[PlannedCall, tuple[Opinion, ...]]:
+async def plan_and_check(call: ToolCall, services: CallServices) -> tuple[PlannedCall, tuple[Opinion, ...]]:
     """Plan a call that is not made, with the opinion of the tool's own check.
 
     Raises `Refusal` or `ToolFailure` for a call that would be refused before a decision.
@@ -459,7 +461,7 @@ async def plan_and_check(call: ToolCall, services: Services) -> tuple[PlannedCal
     return plan, await _check(plan, ctx, services)
 
 
-async def _check(plan: PlannedCall, ctx: ToolContext, services: Services) -> tuple[Opinion, ...]:
+async def _check(plan: PlannedCall, ctx: ToolContext, services: CallServices) -> tuple[Opinion, ...]:
     """Run the tool's own check: no opinion, a doubt, or a refusal."""
     if not plan.tool.has_check:
         return ()
@@ -473,11 +475,11 @@ async def _check(plan: PlannedCall, ctx: ToolContext, services: Services) -> tup
     return (Opinion(plan.tool.name, "ask", doubt.why),) if doubt else ()
 
 
-def _advisers(plan: PlannedCall, services: Services) -> list[Adviser]:
+def _advisers(plan: PlannedCall, services: CallServices) -> list[Adviser]:
     return [adviser for adviser in services.advisers if adviser.wants(plan)]
 
 
-async def consult(plan: PlannedCall, services: Services, without: Collection[int] = ()) -> dict[int, Advice]:
+async def consult(plan: PlannedCall, services: CallServices, without: Collection[int] = ()) -> dict[int, Advice]:
     """Gather the advice of all hooks and analyses by their ids, `without` some; they run side by side.
 
     Where one fails, the others come to their end before the failure is raised.
@@ -493,7 +495,7 @@ async def consult(plan: PlannedCall, services: Services, without: Collection[int
 
 
 async def _rewrite_as_advised(
-    plan: PlannedCall, advice: dict[int, Advice], ticket: Ticket, ctx: ToolContext, services: Services
+    plan: PlannedCall, advice: dict[int, Advice], ticket: Ticket, ctx: ToolContext, services: CallServices
 ) -> tuple[PlannedCall, dict[int, Advice]]:
     """Plan the call with the last of the rewritten inputs. Advisers that rewrote nothing advise on the new one."""
     rewrites = {key: each for key, each in advice.items() if each.updated_input is not None}
@@ -507,7 +509,7 @@ async def _rewrite_as_advised(
     return plan, {**rewrites, **others}
 
 
-async def _advise(adviser: Adviser, plan: PlannedCall, services: Services) -> Advice:
+async def _advise(adviser: Adviser, plan: PlannedCall, services: CallServices) -> Advice:
     try:
         return await services.supervisor.run(adviser.advise(plan), services.abort)
     except (Aborted, Deferred, Refusal, SessionError):
@@ -519,7 +521,7 @@ async def _advise(adviser: Adviser, plan: PlannedCall, services: Services) -> Ad
 
 
 async def _rewrite(
-    plan: PlannedCall, input: Mapping[str, Any], ticket: Ticket, ctx: ToolContext, services: Services
+    plan: PlannedCall, input: Mapping[str, Any], ticket: Ticket, ctx: ToolContext, services: CallServices
 ) -> PlannedCall:
     """Plan the call anew with another input, checked like any other, and admit it again."""
     call = ToolCall(plan.call.id, plan.call.name, dict(input))
@@ -531,7 +533,7 @@ async def authorize(
     plan: PlannedCall,
     opinions: tuple[Opinion, ...],
     ticket: Ticket,
-    services: Services,
+    services: CallServices,
     *,
     answered: Answer | None = None,
 ) -> tuple[ClearedCall, Answer | None]:
@@ -561,7 +563,7 @@ async def authorize(
     return ClearedCall(plan, decision), answer
 
 
-async def _ask(question: Question, services: Services) -> Answer:
+async def _ask(question: Question, services: CallServices) -> Answer:
     """Ask the person. A question that cannot be asked is a refusal."""
     try:
         return await services.supervisor.run(services.approver.ask(question), services.abort)
@@ -577,7 +579,7 @@ async def _ask(question: Question, services: Services) -> Answer:
 
 
 def _announce_decision(
-    plan: PlannedCall, decision: Decision, answer: Answer | None, ticket: Ticket, services: Services
+    plan: PlannedCall, decision: Decision, answer: Answer | None, ticket: Ticket, services: CallServices
 ) -> None:
     services.queue.approval_order.leave(ticket.order)
     if services.events.has_subscribers:
@@ -605,7 +607,9 @@ def _denial(plan: PlannedCall, decision: Decision, answer: Answer | None) -> Ref
 # execute: drive the tool, forward progress, bound time
 
 
-async def _run(cleared: ClearedCall, ctx: ToolContext, services: Services, added_context: tuple[str, ...]) -> Outcome:
+async def _run(
+    cleared: ClearedCall, ctx: ToolContext, services: CallServices, added_context: tuple[str, ...]
+) -> Outcome:
     """Execute a cleared call and have its outcome reviewed."""
     started = time.perf_counter()
     changes = any(map(is_lasting, cleared.plan.effects))
@@ -632,7 +636,7 @@ async def _run(cleared: ClearedCall, ctx: ToolContext, services: Services, added
     return outcome
 
 
-async def execute(plan: PlannedCall, ctx: ToolContext, services: Services) -> Output:
+async def execute(plan: PlannedCall, ctx: ToolContext, services: CallServices) -> Output:
     """Run the tool to its output. Raises `ToolFailure`, `Aborted`, or whatever the tool raised."""
     tool, events = plan.tool, services.events
     if events.has_subscribers:
@@ -726,7 +730,7 @@ def _describe_error(error: BaseException) -> str:
     return describe_error(error)
 
 
-def _announce(call: ToolCall, result: ToolResult, started: float, services: Services) -> None:
+def _announce(call: ToolCall, result: ToolResult, started: float, services: CallServices) -> None:
     if not services.events.has_subscribers:
         return
     kind: type[ToolEnded] = ToolFailed if result.is_error else ToolSucceeded

@@ -3,64 +3,94 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from importlib import import_module
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
-from wieldy.core.backend import Backend
+from msgspec.structs import replace
+
+from wieldy.core.abort import Abort
+from wieldy.core.backend import BACKEND_MEMBERS, Backend
 from wieldy.core.call import CallLike, PlannedCall, RawInput, ToolCall, as_tool_call
-from wieldy.core.catalog import Catalog
+from wieldy.core.catalog import Catalog, ToolAvailability
 from wieldy.core.decision import Adviser, Decision, Judge, Opinion
 from wieldy.core.descriptors import raise_descriptor_limit
 from wieldy.core.effects import UNKNOWN_EFFECTS
+from wieldy.core.errors import ClosedError, MissingExtra, SettingsError, ToolDefinitionError
+from wieldy.core.events import AnyEvent, Notice
+from wieldy.core.option_checks import require_callable, require_count
 from wieldy.core.outcome import ToolResult
 from wieldy.core.state_dirs import state_home
 from wieldy.core.supervise import Supervisor
+from wieldy.core.threads import in_thread
 from wieldy.core.tool import Options, Tool
+from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.core.workspace import Workspace
-from wieldy.engine.approval import Ask, CallbackApprover, NoApprover
-from wieldy.engine.call_turn import OnStart
-from wieldy.engine.events import Events
-from wieldy.engine.framework_adapters import FrameworkAdapters
+from wieldy.engine.events import Events, Subscriber
 from wieldy.engine.pipeline import decide, handle, plan_and_check
-from wieldy.engine.toolbox_access import ToolboxAccess
-from wieldy.engine.toolbox_options import (
-    check_backend_root,
-    check_explicit_settings,
-    check_toolbox_options,
-    require_deps,
+from wieldy.engine.results import Spill
+from wieldy.engine.services import (
+    Ask,
+    CallbackApprover,
+    CallServices,
+    ConfiguredHooks,
+    NoApprover,
+    build_toolset,
+    new_queue,
 )
-from wieldy.engine.turn import Turn
-from wieldy.engine.wiring import ConfiguredHooks, LiveServices, ServiceParts, build_toolset
+from wieldy.engine.turn import Turn, TurnObserver, Wire, wire_module
 from wieldy.engine.workspace_services import HostServices, WorkspaceServices
-from wieldy.files.journal.journal import SessionUndo, journal_path
+from wieldy.files.journal.journal import journal_path
 from wieldy.mcp.configured import ConfiguredServers
-from wieldy.policy.settings.load import SettingsReader
+from wieldy.policy.settings.load import Settings, SettingsReader
 from wieldy.shell.backends.local import LocalBackend
 from wieldy.tools import builtin_loaders
 from wieldy.tools.toolset.order import MCP_PREFIX
+from wieldy.tools.toolset.toolset import OfferedTools
 
 if TYPE_CHECKING:
-    from wieldy.engine.loop_breaker import LoopBreaker
-    from wieldy.files.journal.undo import UndoPlan
+    from wieldy.files.journal.undo import ChangesSince, UndoPlan
     from wieldy.policy.hooks.config import Hook
+    from wieldy.policy.hooks.dispatch import Hooks
 
 
-class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
+class ToolboxOptions(TypedDict, total=False):
+    """The options of `Toolbox` that a `Session` takes as they are."""
+
+    mode: str | None
+    settings: Mapping[str, Any] | None
+    settings_file: str | os.PathLike[str] | None
+    tools: Iterable[Tool]
+    deps: Any
+    load_settings: bool | Collection[str] | None
+    builtins: bool | Collection[str]
+    servers: bool | Collection[str]
+    max_concurrency: int | None
+    hooks: Sequence[Hook]
+    advisers: Sequence[Adviser]
+    judge: Judge | None
+    backend: Backend | None
+    env: Mapping[str, str] | None
+    session_dir: str | os.PathLike[str] | None
+    state_dir: str | os.PathLike[str] | None
+
+
+class Toolbox:
     """Tools of one folder, each call through the whole pipeline.
 
     `mode` and `settings` are those of a settings file; settings given here replace the files unless `load_settings=True`.
     `settings_file` is one more file, above the others; changes of any file are followed. `builtins` picks built-in tools by
     name; False is none of them.
     `ask` is called with every permission question and returns True, False, words for the model (a no), or an `Answer`;
-    without it, what would be asked is denied. `on_question` hears the id of every call about which a person is asked, or
+    without it, what would be asked is denied. `on_question` receives the id of every call about which a person is asked, or
     would be if there were one. `deps` is what tools read as `ctx.deps`, `options` returns `ctx.options`.
     `servers=False` ignores the MCP servers of the settings, a list of names all others. `load_settings` may name the layers of
     files to read: `user`, `project`, `local`. `env` replaces the environment of this process. `state_dir` replaces the user's
     state folder for this toolbox, `session_dir` the folder of its session. With a `backend` the tools work on files and
-    processes elsewhere, and `root` is a path there; whoever made the backend closes it.
+    processes elsewhere, and `root` is a path there; the toolbox does not close it.
     `host` answers the questions of tools, summarizes pages and so on, in the name of your program.
     """
 
@@ -91,7 +121,7 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
         state_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         self._is_closed = False
-        check_toolbox_options(root, ask=ask, hooks=hooks, env=env, max_concurrency=max_concurrency, backend=backend)
+        _check_options(root, ask=ask, hooks=hooks, env=env, max_concurrency=max_concurrency, backend=backend)
         if type(backend) is LocalBackend:
             backend = None  # the same, by functions that are called directly
         elif backend is not None and backend.has_host_programs:
@@ -104,16 +134,18 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
         self.catalog = Catalog(builtin_loaders(builtins))
         for tool in tools:
             self.add(tool)
-        reader = SettingsReader(root, explicit=settings, files=use_files, named=settings_file, tool_names=self.catalog)
-        configured = reader.read()
-        configured.require_valid()
+        self._settings_reader = SettingsReader(
+            root, explicit=settings, files=use_files, named=settings_file, tool_names=self.catalog
+        )
+        self.settings = self._settings_reader.read()
+        self.settings.require_valid()
         if settings:
-            check_explicit_settings(settings, self.catalog)
+            _check_explicit_settings(settings, self.catalog)
         self.workspace = Workspace(
             root,
             session_dir=session_dir or Path(state_dir or state_home()) / "sessions" / self.id,
-            settings=configured.values,
-            extra_roots=tuple(configured.get("permissions.additionalDirectories")),
+            settings=self.settings.values,
+            extra_roots=tuple(self.settings.get("permissions.additionalDirectories")),
             env=env,
             state_dir=state_dir,
             emit=self.events.emit,
@@ -121,17 +153,23 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
             services=lambda workspace: WorkspaceServices(
                 workspace,
                 host or HostServices(),
-                make_toolset=lambda workspace, activations: build_toolset(self.parts, workspace, activations),
+                make_toolset=lambda *given: build_toolset(self.catalog, self.services, *given),
                 while_asking=lambda question: self._hooks.while_asking(question),  # noqa: PLW0108 - made later
             ),
         )
-        self.workspace.commands = configured.commands
-        self.policy = configured.policy(self.workspace, mode)
-        self._hooks = ConfiguredHooks(configured, self.workspace, self.policy, code_hooks=hooks, halt=self.abort)
+        self.workspace.commands = self.settings.commands
+        self.policy = self.settings.policy(self.workspace, mode)
+        self._hooks = ConfiguredHooks(self.settings, self.workspace, self.policy, code_hooks=hooks, halt=self.abort)
         self._servers = ConfiguredServers(self.workspace, self.catalog, enabled=servers)
-        self.parts = ServiceParts(
+        supervisor = Supervisor()
+        self.services = CallServices(
             catalog=self.catalog,
+            session_catalog=self.catalog,
+            workspace=self.workspace,
+            queue=new_queue(self.workspace.env, supervisor, max_concurrency),
+            supervisor=supervisor,
             events=self.events,
+            spill=Spill(self.workspace.session_dir / "tool-results"),
             policy=self.policy,
             judge=judge or self.policy,
             mode=lambda: self.policy.mode,
@@ -140,21 +178,18 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
             else NoApprover(),
             hooks=self._hooks.snapshot,
             servers=self._servers,
-            supervisor=Supervisor(),
-            advisers=tuple(advisers),
+            given_advisers=tuple(advisers),
             on_question=on_question,
             options=options,
             deps=deps,
         )
-        self._live = LiveServices(
-            reader, configured, self.workspace, self.parts, self._hooks, self._servers, max_concurrency
-        )
+        self.services = self.services.activating().configured(self.settings, Abort())
         self._call_numbers, self._turn_numbers = count(1), count(1)
 
     async def __aenter__(self) -> Self:
         self._require_open()
-        await check_backend_root(self.workspace)
-        self._live.start_servers()
+        await _check_backend_root(self.workspace)
+        self._start_servers()
         if journal_path(self.workspace).parent.exists():
             await self.workspace.services.journal.start()  # recovers what a crash left half done
         return self
@@ -173,30 +208,56 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
             stack.push_async_callback(self.workspace.aclose)
             await self.services.supervisor.aclose()
 
-    def _forget_reads(self, plan: UndoPlan) -> UndoPlan:
-        self.catalog.invalidate(UNKNOWN_EFFECTS)
-        return super()._forget_reads(plan)
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError("this toolbox is closed; make another one")
 
-    # Calls
+    # Tools
 
     def add(self, tool: Tool) -> None:
         """Offer one more tool. Raises `ToolDefinitionError` for one that cannot be offered."""
         self._require_open()
-        require_deps(tool, self._deps)
+        _require_deps(tool, self._deps)
         self.catalog.add(tool)
 
     def replace(self, tool: Tool) -> None:
         """Use another tool in place of the one of the same name. Raises `ToolDefinitionError` where there is none."""
         self._require_open()
-        require_deps(tool, self._deps)
+        _require_deps(tool, self._deps)
         self.catalog.replace(tool)
+
+    async def offer(self) -> list[ToolAvailability]:
+        """Every tool, ours before those of servers, each sorted by name: whether a model is offered it, and why or why not."""
+        self._require_open()
+        return list((await self.workspace.services.toolset.offering(every=True)).availability)
+
+    async def offering(self, window: int | None = None, *, only: Sequence[str] | None = None) -> OfferedTools:
+        """What a request carries of tools. `window` is the model's context (else the last one), `only` a subagent's list."""
+        self._require_open()
+        return await self.workspace.services.toolset.offering(window, only=only)
+
+    async def tools_for(self, wire: Wire) -> list[Any]:
+        """The tools for `tools=` of a request to the API of Anthropic, to Chat Completions (`openai`) or to `responses`.
+
+        Each description has the tool's whole prompt. The order is stable. Raises `ValueError` for another wire.
+        """
+        self._require_open()
+        define = wire_module(wire).define_tool
+        offering = await self.workspace.services.toolset.offering(defer="never")
+        return [
+            define(replace(spec, description="\n\n".join(filter(None, (spec.description, tool.prompt)))))
+            for tool, spec in zip(offering.tools, offering.definitions, strict=True)
+            if tool.name != "ToolSearch"  # nothing is deferred
+        ]
+
+    # Calls
 
     async def call(self, name: str, input: RawInput | None = None, /, **fields: Any) -> ToolResult:
         """Call one tool, with a dict, JSON text, or keywords. Errors are results: `result.is_error`."""
         self._require_open()
         if name.startswith(MCP_PREFIX):
             await self._servers.wait_for_tool(name)  # called by a program: the tool will come
-        self._live.follow_settings()
+        self._follow_settings()
         await self._find_offered(name)
         return await handle(self._call((name, fields if input is None else input)), self.services)
 
@@ -207,28 +268,22 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
                 turn.submit(call)
             return await turn.results()
 
-    def turn(
-        self,
-        message_id: str | None = None,
-        *,
-        on_start: OnStart | None = None,
-        loop_breaker: LoopBreaker | None = None,
-    ) -> Turn:
+    def turn(self, message_id: str | None = None, *, observer: TurnObserver | None = None) -> Turn:
         """A turn whose calls are submitted one by one, each starting at once; undo can take back a whole turn."""
         self._require_open()
-        self._live.follow_settings()
+        self._follow_settings()
         if message_id is None:
             message_id = f"turn_{self.id}_{next(self._turn_numbers)}"
-        return Turn(self.services, message_id, new_id=self._new_call_id, on_start=on_start, loop_breaker=loop_breaker)
+        return Turn(self.services, message_id, new_id=self._new_call_id, observer=observer)
 
     async def explain(self, name: str, input: RawInput | None = None, /, **fields: Any) -> Decision:
-        """What would be decided about a call, and why. Neither the call nor a hook is run, and nobody is asked.
+        """What would be decided about a call, and why. Neither the call nor a hook is run, and no person is asked.
 
         Raises `Refusal` for a call that is refused before a decision, such as one of no tool or with an invalid input. Whether
         the tool is available now is another question: see `offer`.
         """
         self._require_open()
-        self._live.follow_settings()
+        self._follow_settings()
         await self._find_offered(name)
         call = self._call((name, fields if input is None else input))
         plan, opinions = await plan_and_check(call, self.services)
@@ -242,7 +297,7 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
         return await analysis_opinions(self.services.advisers, plan)
 
     async def _find_offered(self, name: str) -> None:
-        """Find out which tools can be offered, for what is said about one that does not exist."""
+        """Find out which tools can be offered, for the answer to a call of one that does not exist."""
         toolset = self.workspace.services.toolset
         if name not in self.catalog and not toolset.sent and not toolset.deferred:
             await toolset.offering()
@@ -253,8 +308,249 @@ class Toolbox(ToolboxAccess, FrameworkAdapters, SessionUndo):
     def _new_call_id(self) -> str:
         return f"call_{self.id}_{next(self._call_numbers)}"
 
-    # Interruption
-
     def abort(self, reason: str = "interrupted by the user") -> None:
         """Stop every running call; each ends in a result within a second. Later calls are not affected."""
-        self._live.abort(reason)
+        flag = self.services.abort
+        self._configure(Abort())
+        flag.set(reason)
+
+    # Undo. The model must read the restored files again before it edits them.
+
+    async def undo(
+        self,
+        call_id: str | None = None,
+        *,
+        turn: bool = False,
+        everything: bool = False,
+        since: float | None = None,
+        merge: bool = False,
+    ) -> UndoPlan:
+        """Take back the last change of this session, those of one call, of the last turn, since a time, or all of them.
+
+        Raises `CannotUndo` when a file has changed since and `merge` is off, or when there is nothing to take back.
+        """
+        from wieldy.files.journal.undo import UndoSelector
+
+        self._require_open()
+        everything = everything or since is not None
+        selector = UndoSelector(call_id, whole_turn=turn, everything=everything, session=self.id, since=since)
+        return self._forget_reads(await self.workspace.services.journal.undo(selector, merge=merge))
+
+    async def redo(self, *, merge: bool = False) -> UndoPlan:
+        """Redo what the last undo took back."""
+        self._require_open()
+        return self._forget_reads(await self.workspace.services.journal.redo(merge=merge, session=self.id))
+
+    async def changes_since(self, times: Sequence[float]) -> list[ChangesSince]:
+        """What this session has changed since each of these times and not taken back."""
+        from wieldy.files.journal.undo import changes_since
+
+        self._require_open()
+        journal = self.workspace.services.journal
+        return await journal.run(changes_since, journal, times, self.id)
+
+    def _forget_reads(self, plan: UndoPlan) -> UndoPlan:
+        self.catalog.invalidate(UNKNOWN_EFFECTS)
+        for file in plan.files:
+            self.workspace.services.read_state.forget(file.real_path, by_undo=True)
+        return plan
+
+    # Events
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Call a function with every event; returns a function that ends the subscription."""
+        self._require_open()
+        return self.events.subscribe(subscriber)
+
+    def stream(self) -> AbstractAsyncContextManager[AsyncIterator[AnyEvent]]:
+        """Every event from now on: `async with box.stream() as events: async for event in events`."""
+        self._require_open()
+        return self.events.stream()
+
+    # Settings, hooks and servers
+
+    @property
+    def mode(self) -> str:
+        """The permission mode. Setting it counts from the next call on; an unknown or disabled one raises `ValueError`."""
+        return self.policy.mode
+
+    @mode.setter
+    def mode(self, name: str) -> None:
+        self._require_open()
+        self.settings.require_mode(name)
+        self.policy.mode = name
+
+    @property
+    def hooks(self) -> Hooks:
+        """The hooks of the settings, then those given in code."""
+        return self._hooks.live
+
+    @property
+    def hook_problems(self) -> tuple[str, ...]:
+        """What is wrong with the hooks of the settings."""
+        return self._hooks.problems
+
+    async def reload(self) -> Settings:
+        """Read the settings again; all but the mode is applied. Broken settings are reported and not applied.
+
+        Returns what was read; its `errors` say why it is not in force.
+        """
+        self._require_open()
+        self._settings_reader.changed()
+        settings = await in_thread(self._settings_reader.read)
+        self._apply(settings)
+        return settings
+
+    async def connected(self, seconds: float | None = None) -> None:
+        """Wait until every MCP server is ready or has failed, at most so many seconds."""
+        self._require_open()
+        await self._servers.wait(seconds)
+
+    def _follow_settings(self) -> None:
+        """Apply settings files that have changed; takes a few microseconds where none has."""
+        if self._settings_reader.watched and self._settings_reader.changed():
+            self._apply(self._settings_reader.read())
+
+    def _apply(self, settings: Settings) -> None:
+        emit = self.events.emit
+        if settings.errors:
+            emit(Notice(text=f"{settings.errors[0]}; the settings stay as they were"))
+            return
+        settings.apply(self.workspace, self.policy, before=self.settings)
+        if settings.pending_notice not in ("", self.settings.pending_notice):
+            emit(Notice(text=settings.pending_notice))
+        self.settings = settings
+        self._hooks.follow(settings)
+        self._configure(self.services.abort)
+        for problem in self._hooks.problems:
+            emit(Notice(text=problem))
+        self._start_servers()
+
+    def _configure(self, abort: Abort) -> None:
+        self.services = self.services.configured(self.settings, abort)
+
+    def _start_servers(self) -> None:
+        self._servers.start(self.settings, self.services.approver)
+
+    # The tools of other frameworks, made of these. The adapters are in a room above, and are imported by name.
+
+    def as_pydantic_ai(self) -> Any:
+        """A toolset for pydantic-ai: `Agent(toolsets=[box.as_pydantic_ai()])`. Needs the extra `pydantic-ai`."""
+        return self._adapter("adapters.pydantic_ai", "pydantic-ai").WieldyToolset(self)
+
+    def as_pydantic_ai_workspace(self) -> Any:
+        """A workspace backend for pydantic-ai: `agent.run(…, workspace=box.as_pydantic_ai_workspace())`."""
+        return self._adapter("adapters.pydantic_ai_workspace", "pydantic-ai").WieldyWorkspaceBackend(self)
+
+    def as_openai_agents(self) -> Any:
+        """A list of function tools for the OpenAI Agents SDK: `Agent(tools=…)`. Needs the extra `openai-agents`."""
+        return self._adapter("adapters.openai_agents", "openai-agents").WieldyFunctionTools(self)
+
+    def as_langchain(self) -> Any:
+        """A list of LangChain tools: `create_agent(model, tools=…)`. Needs the extra `langchain`."""
+        return self._adapter("adapters.langchain", "langchain").make_tools(self)
+
+    def as_claude_sdk(self, name: str = "wieldy") -> Any:
+        """An SDK MCP server for `ClaudeAgentOptions(mcp_servers={name: …})`. Needs the extra `claude-sdk`."""
+        return self._adapter("headless.claude_sdk", "claude-sdk").ClaudeSdkServer(self, name)
+
+    def _adapter(self, name: str, extra: str) -> Any:
+        self._require_open()
+        try:
+            return import_module(f"wieldy.faces.{name}")
+        except ImportError as error:
+            raise MissingExtra(f"{error}; install it with: pip install 'wieldy[{extra}]'") from None
+
+
+def _check_options(
+    root: str | os.PathLike[str],
+    *,
+    ask: Any,
+    hooks: Sequence[Any],
+    env: Any,
+    max_concurrency: int | None,
+    backend: Any = None,
+) -> None:
+    """Raise `ValueError` or `TypeError` for an option that cannot be meant."""
+    missing = [] if backend is None else sorted(name for name in BACKEND_MEMBERS if not hasattr(backend, name))
+    if missing:
+        raise TypeError(f"`backend` must have all of `wieldy.Backend`: {backend!r:.100} lacks {', '.join(missing)}")
+    if backend is not None and not backend.has_host_programs:
+        if not os.path.isabs(root):
+            raise ValueError(f"`root` must be an absolute path on the backend, not {os.fspath(root)!r}")
+    elif not os.path.isdir(root):
+        raise ValueError(f"`root` must be a folder: {os.fspath(root)!r} is none")
+    require_count("max_concurrency", max_concurrency)
+    require_callable("ask", ask)
+    if env is not None and not isinstance(env, Mapping):
+        raise TypeError(f"`env` must be a mapping of variables, not {env!r:.200}")
+    for name, value in (env or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"`env` must be a mapping of texts: {name!r} is {value!r:.200}")
+    if hooks:
+        from wieldy.policy.hooks.config import require_hooks
+
+        require_hooks(hooks)
+
+
+def _check_rules(settings: Mapping[str, Any], catalog: Catalog) -> None:
+    from wieldy.policy.permissions.rules import guess_tool
+
+    permissions = settings.get("permissions")
+    for behavior in ("deny", "ask", "allow"):
+        for entry in permissions.get(behavior) or () if isinstance(permissions, Mapping) else ():
+            text = str(entry.get("rule", "") if isinstance(entry, Mapping) else entry)
+            name = text.partition("(")[0].strip()
+            if name in catalog or name in RENAMED_TOOLS or "*" in name:
+                continue
+            if (likely_name := guess_tool(name)) is not None:
+                raise SettingsError(
+                    f"{behavior} rule `{text}`: there is no tool `{name}`; did you mean `{likely_name}`?"
+                )
+
+
+def _check_explicit_settings(settings: Mapping[str, Any], catalog: Catalog) -> None:
+    """Raise `SettingsError` for settings given in code that no tool or server can have, or rules with a misspelled tool."""
+    _check_rules(settings, catalog)
+    sections = settings.get("tools")
+    for name, section in sections.items() if isinstance(sections, Mapping) else ():
+        tool = catalog.find(name) if "cacheSeconds" in section else None
+        if tool is not None and not tool.read_only:
+            text = f"`tools.{name}.cacheSeconds`: {name} is not read-only, so its results must not be used again"
+            raise SettingsError(text)
+    servers = settings.get("mcpServers")
+    if isinstance(servers, Mapping):
+        from wieldy.mcp.config import InvalidServer, parse_server
+
+        for name, entry in servers.items():
+            try:
+                parse_server(name, entry)
+            except InvalidServer as error:
+                raise SettingsError(f"`mcpServers.{name}`: {error}") from None
+
+
+def _require_deps(tool: Tool, deps: Any) -> None:
+    """Raise `ToolDefinitionError` where a tool needs other dependencies than there are."""
+    needed = tool.deps_type if isinstance(tool, Tool) else None
+    if needed is None or getattr(needed, "_is_protocol", False) or isinstance(deps, needed):
+        return
+    found = "none were given" if deps is None else f"they are of type {type(deps).__name__}"
+    raise ToolDefinitionError(
+        f"tool `{tool.name}` needs deps of type {needed.__name__}, and {found}: pass deps=… to Toolbox or Session"
+    )
+
+
+async def _check_backend_root(workspace: Workspace) -> None:
+    """Raise `ValueError` where the root is no folder on its backend, or is reached there by a link."""
+    backend, root = workspace.backend, workspace.root
+    if backend is None:
+        return
+    try:
+        real = await in_thread(backend.realpath, root)
+        kind = (await in_thread(backend.stat, real)).kind
+    except OSError as error:
+        raise ValueError(f"`root` cannot be reached on {backend.id}: {error}") from None
+    if kind != "folder":
+        raise ValueError(f"`root` must be a folder: {root!r} is none on {backend.id}")
+    if real != root:
+        raise ValueError(f"`root` is {real!r} on {backend.id}, and {root!r} leads there by a link: give the first")

@@ -14,7 +14,7 @@ from wieldy.core.provider import (
     Usage,
     UsageReported,
 )
-from wieldy.engine.streamed_message import StreamedMessage
+from wieldy.engine.turn import StreamedMessage
 
 
 def call(index: int, name: str = "note", id: str = "a") -> BlockStarted:

@@ -8,7 +8,7 @@ import pytest
 
 from wieldy.core.call import ToolCall
 from wieldy.core.errors import Refusal
-from wieldy.engine.loop_breaker import LoopBreaker
+from wieldy.engine.turn import LoopBreaker
 
 
 def call(input: Any = None, name: str = "Bash") -> ToolCall:

@@ -12,7 +12,7 @@ from typing import Any
 
 from wieldy.core.messages import Message
 from wieldy.core.provider import Delta, Provider, ProviderFailure, Request
-from wieldy.engine.streamed_message import StreamedMessage
+from wieldy.engine.turn import StreamedMessage
 from wieldy.models.anthropic import Anthropic
 from wieldy.models.endpoint import HttpModel
 from wieldy.models.openai_chat import OpenAIChat

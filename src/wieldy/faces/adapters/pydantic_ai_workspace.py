@@ -37,8 +37,8 @@ from wieldy.core.effects import Writes, is_lasting
 from wieldy.core.errors import Refusal
 from wieldy.core.realpath import PathChanged, open_resolved_folder
 from wieldy.core.threads import in_thread, in_thread_uncancellable
-from wieldy.engine.approval import NoApprover
 from wieldy.engine.pipeline import bind, decide, lookup, normalize, resolve_remote
+from wieldy.engine.services import NoApprover
 from wieldy.files.apply_edit import FileRequest, write_files
 from wieldy.files.journal.command_snapshots import CommandSnapshot, record_unwatched
 from wieldy.files.journal.entries import ChangeOrigin, Uncovered
@@ -304,7 +304,7 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
             plan = await resolve_remote(plan, box.workspace)
             decision = await decide(plan, (), box.services.judge, box.workspace)
             allowed = decision.behavior == "allow"
-            if decision.behavior == "ask" and not isinstance(box.parts.person, NoApprover):
+            if decision.behavior == "ask" and not isinstance(box.services.person, NoApprover):
                 allowed = (await box.services.approver.ask(Question(plan, decision))).allowed
         except Refusal as refusal:
             raise WorkspacePermissionError(str(refusal)) from None

@@ -16,10 +16,10 @@ from claude_agent_sdk import CLIConnectionError, HookMatcher, Transport
 from wieldy.agent.session import Session
 from wieldy.core.call import ToolCall
 from wieldy.core.errors import WieldyError
-from wieldy.engine.approval import NoApprover
 from wieldy.engine.framework_calls import ApprovalNeeded, FrameworkCalls
 from wieldy.engine.mcp_tools import convert_result
 from wieldy.engine.mcp_tools import list_tools as list_box_tools
+from wieldy.engine.services import NoApprover
 from wieldy.engine.workspace_services import HostServices
 from wieldy.faces.headless import converse
 from wieldy.faces.headless.control import ControlProtocol
@@ -200,7 +200,7 @@ class ClaudeSdkServer(dict[str, Any]):
             decision = await self.box.explain(name, input)
         except WieldyError:
             return {}  # the call says what is wrong with it
-        is_asked_here = decision.behavior == "ask" and not isinstance(self.box.parts.person, NoApprover)
+        is_asked_here = decision.behavior == "ask" and not isinstance(self.box.services.person, NoApprover)
         behavior = "allow" if is_asked_here else decision.behavior
         if behavior == "ask":
             self._asked.append((name, input))

@@ -18,7 +18,6 @@ from wieldy.core.events import Event, Notice, ToolProgress
 from wieldy.core.outcome import Refused, ToolResult
 from wieldy.core.programs import add_roots
 from wieldy.core.threads import in_thread
-from wieldy.engine.approval import Ask
 from wieldy.engine.mcp_tools import (
     JsonObject,
     SkillPrompts,
@@ -27,6 +26,7 @@ from wieldy.engine.mcp_tools import (
     list_tools,
     replace_surrogates,
 )
+from wieldy.engine.services import Ask
 from wieldy.engine.toolbox import Toolbox
 from wieldy.engine.workspace_services import HostServices
 from wieldy.faces.mcp_server.elicitation import (

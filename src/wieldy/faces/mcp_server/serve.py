@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 import anyio
 
 from wieldy.core.errors import SessionError
-from wieldy.engine.approval import Ask
+from wieldy.engine.services import Ask
 from wieldy.engine.toolbox import Toolbox
 from wieldy.faces.mcp_server.client_session import ClientSession, MakeToolbox
 from wieldy.faces.mcp_server.http import PATH, Address, check_token, parse_address, serve_http

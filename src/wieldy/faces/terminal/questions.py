@@ -26,7 +26,7 @@ from wieldy.core.invisible_text import escape_invisible, escape_to_line
 from wieldy.core.threads import in_thread
 from wieldy.core.truncate import truncate
 from wieldy.core.user_questions import QuestionHandler, UserAnswer, UserQuestion
-from wieldy.engine.approval import Ask
+from wieldy.engine.services import Ask
 from wieldy.faces.terminal.blocks import change_rows
 from wieldy.faces.terminal.calls import CallFormatter
 from wieldy.faces.terminal.text import Row, TextSpan, clip_row, row_text, to_line, wrap_spans

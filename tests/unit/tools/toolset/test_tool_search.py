@@ -7,7 +7,7 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.core.tool import Tool
-from wieldy.engine.wiring import build_toolset
+from wieldy.engine.services import build_toolset
 from wieldy.engine.workspace_services import HostServices
 from wieldy.tools.toolset.search import ToolIndex, split_words
 
@@ -79,9 +79,9 @@ class NeverReady:
 @pytest.mark.asyncio
 async def test_a_search_names_the_servers_that_are_still_starting(tmp_path):
     async with box_with(tmp_path) as box:
-        parts = msgspec.structs.replace(box.parts, servers=NeverReady())
+        waiting = msgspec.structs.replace(box.services, servers=NeverReady())
         services = box.workspace.services
-        services.toolset = build_toolset(parts, box.workspace, services.activations)
+        services.toolset = build_toolset(box.catalog, waiting, box.workspace, services.activations)
         for query in ("select:mcp__late__go", "zebra"):
             assert "Still starting: the MCP servers late" in (await box.call("ToolSearch", query=query)).text
         assert "Still starting" not in (await box.call("ToolSearch", query="send mail")).text

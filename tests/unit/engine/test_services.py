@@ -1,4 +1,4 @@
-"""One function builds the services of a toolbox and, from its parent's, those of a subagent."""
+"""The services of the calls of a toolbox and, made from its parent's, of a subagent."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from wieldy import Toolbox
 from wieldy.core.abort import Abort
 from wieldy.core.workspace import ChildWorkspace, Workspace
-from wieldy.engine.services import Services
-from wieldy.engine.wiring import build_services, build_toolset
+from wieldy.engine.services import CallServices, build_toolset
 from wieldy.engine.workspace_services import HostServices, WorkspaceServices, open_workspace
 from wieldy.shell.diagnostics.review import Diagnostics
 
@@ -25,7 +24,7 @@ class Adviser:
         raise AssertionError("nothing is called")
 
 
-def abort_of_checkers(services: Services) -> Abort:
+def abort_of_checkers(services: CallServices) -> Abort:
     [checkers] = [reviewer for reviewer in services.reviewers if isinstance(reviewer, Diagnostics)]
     return checkers._abort
 
@@ -46,10 +45,11 @@ def build_child(box: Toolbox, abort: Abort, host: HostServices | None = None):
             workspace,
             host or HostServices(),
             parent=box.workspace.services,
-            make_toolset=lambda workspace, activations: build_toolset(box.parts, workspace, activations),
+            make_toolset=lambda *given: build_toolset(box.catalog, box.services, *given),
         ),
     )
-    return build_services(box.settings, workspace, box.services, parts=box.parts, abort=abort)
+    services = replace(box.services, catalog=box.catalog, workspace=workspace)
+    return services.activating().configured(box.settings, abort)
 
 
 @pytest.mark.asyncio
@@ -87,14 +87,10 @@ async def test_after_an_abort_calls_to_come_get_collaborators_that_are_not_abort
 @pytest.mark.asyncio
 async def test_hooks_are_loaded_only_where_there_are_any(root):
     async with Toolbox(root, settings={}) as box:
-        assert box.parts.hooks() is None
-        assert box.services.approver is box.parts.person
-        services = build_services(
-            box.settings,
-            ChildWorkspace(box.workspace, session_dir=root, emit=print, services=lambda _: box.workspace.services),
-            parts=replace(box.parts, on_question=[].append),
-        )
-        assert services.approver is not box.parts.person
+        assert box.services.hooks() is None
+        assert box.services.approver is box.services.person
+        services = replace(box.services, on_question=[].append).configured(box.settings, Abort())
+        assert services.approver is not box.services.person
 
 
 OWN = {"read_state", "recent_reads", "toolset", "activations", "todo_list", "subagent_access"}
