@@ -155,8 +155,7 @@ def streaming() -> Iterator[Claim]:
 
 async def _parse(parser: Any, data: list[bytes]) -> None:
     from wieldy.engine.turn import StreamedMessage
-    from wieldy.models.endpoint import parse_events
-    from wieldy.models.sse import SseDecoder
+    from wieldy.models.http import SseDecoder, parse_events
 
     async def events() -> AsyncIterator[list[bytes]]:
         decoder = SseDecoder()

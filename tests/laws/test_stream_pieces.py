@@ -19,10 +19,9 @@ from wieldy.core.call import ToolCall
 from wieldy.core.provider import ProviderFailure
 from wieldy.engine.turn import StreamedMessage
 from wieldy.models.anthropic import MessageParser
-from wieldy.models.endpoint import StreamParser, parse_events
+from wieldy.models.http import SseDecoder, StreamParser, parse_events
 from wieldy.models.openai_chat import CompletionParser, JsonEndScanner
 from wieldy.models.openai_responses import ResponseParser
-from wieldy.models.sse import SseDecoder
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=6),

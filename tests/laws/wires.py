@@ -14,8 +14,7 @@ from tests.unit.agent.oracle import check_history, check_request
 from wieldy.core.provider import Delta, FailureKind, ProviderFailure, Request
 from wieldy.models import anthropic, openai_responses
 from wieldy.models import openai_chat as completion
-from wieldy.models.endpoint import StreamParser, parse_events
-from wieldy.models.sse import SseDecoder
+from wieldy.models.http import SseDecoder, StreamParser, parse_events
 
 WireName: TypeAlias = Literal["messages", "completions", "responses"]
 

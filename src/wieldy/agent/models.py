@@ -11,8 +11,7 @@ from wieldy.core.events import Notice
 from wieldy.core.option_checks import require_model
 from wieldy.core.provider import Provider
 from wieldy.engine.toolbox import Toolbox
-from wieldy.models.catalog import MODEL_ALIASES, DefaultModel, configured_name, default_model, with_provider
-from wieldy.models.registry import pick
+from wieldy.models.catalog import MODEL_ALIASES, DefaultModel, configured_name, default_model, pick, with_provider
 from wieldy.tools.subagents.definitions import AgentDefinition
 
 
@@ -52,7 +51,7 @@ class SessionModels:
                 window = self._box.settings.get("contextWindow")
                 self._main = pick(model, base_url=url, env=self._box.workspace.env, context_window=window)
             if self._fallback_option:
-                from wieldy.models.fallback import FallbackModel
+                from wieldy.models.catalog import FallbackModel
 
                 self._main = FallbackModel(self._main, self._pick_beside(self._fallback_option, self._main))
         return self._main

@@ -56,7 +56,7 @@ class SideRequests:
         setting = self._workspace.setting("web.providerSearch")
         if not (getattr(provider, "searches", False) if setting is None else setting):
             return None
-        from wieldy.models.web_search import ProviderSearch, SearchingProvider
+        from wieldy.models.anthropic import ProviderSearch, SearchingProvider
 
         return ProviderSearch(provider, self._search) if isinstance(provider, SearchingProvider) else None
 

@@ -167,8 +167,7 @@ def _check_launcher(root: Path) -> CheckResult:
 
 def _check_models(root: Path) -> list[CheckResult]:
     """Report the model of a session here, the keys in the environment and the local servers that answer."""
-    from wieldy.models.catalog import PROVIDERS, describe_choice
-    from wieldy.models.registry import pick
+    from wieldy.models.catalog import PROVIDERS, describe_choice, pick
 
     box = Toolbox(root, load_settings=True)
     env, settings = box.workspace.env, box.settings

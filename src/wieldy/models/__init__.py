@@ -1,4 +1,4 @@
 """APIs of models: three wires, the scripted model, retries, prices.
 
-Other rooms use `registry` and `catalog`. It imports `core` and `web`.
+Other rooms use `catalog`. It imports `core` and `web`.
 """

@@ -1,15 +1,22 @@
-"""The providers wieldy knows, one record each: API, address, key, model families, default model, prices and context windows."""
+"""The providers wieldy knows, one record each, and how a model is made from its name."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from wieldy.core.provider import Usage
+from wieldy.core.errors import MissingKey, SessionError
+from wieldy.core.provider import Delta, Provider, ProviderFailure, Request, Usage
+
+if TYPE_CHECKING:
+    from wieldy.models.http import HttpModel
+
 
 MILLION = 1_000_000
 
@@ -265,3 +272,106 @@ def model_environment(env: Mapping[str, str]) -> dict[str, str]:
     """What a session on another machine needs of an environment: keys and addresses of models, and our own variables."""
     names = {variable for each in _ALL for variable in (each.key_variable, each.token_variable, each.address_variable)}
     return {name: value for name, value in env.items() if name in names or name.startswith("WIELDY_")}
+
+
+TAKE_OVER = frozenset({"overloaded", "rate", "refused", "model"})
+
+
+class FallbackModel:
+    """Sends each request to the first model that answers: the next one takes over while one is overloaded or cannot be reached.
+
+    A failure after the first piece of an answer is that of the request. `model` is the one that answered last.
+    """
+
+    def __init__(self, *models: Provider) -> None:
+        self._models = models
+        self.name = models[0].name
+        self.model = models[0].model
+        self.key_source = getattr(models[0], "key_source", "none")
+        self.context_window = min(model.context_window for model in models)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Delta]]:
+        """Send a request and stream its deltas. Raises `ProviderFailure` of the last model."""
+        for model in self._models:
+            async with AsyncExitStack() as attempt:
+                try:
+                    deltas = await attempt.enter_async_context(model.stream(request))
+                    first = await anext(aiter(deltas), None)
+                except ProviderFailure as failure:
+                    if failure.kind not in TAKE_OVER or model is self._models[-1]:
+                        raise
+                    continue
+                self.model = model.model
+                yield _prepend(first, deltas)
+                return
+
+    async def aclose(self) -> None:
+        for model in self._models:
+            await model.aclose()
+
+
+async def _prepend(first: Delta | None, rest: AsyncIterator[Delta]) -> AsyncIterator[Delta]:
+    try:
+        if first is not None:
+            yield first
+        async for delta in rest:
+            yield delta
+    finally:
+        await rest.aclose()  # type: ignore[attr-defined]
+
+
+NO_MODEL = (
+    "no model is set: set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY, or name a model with --model "
+    '(such as ollama/qwen3-coder), with WIELDY_MODEL, or with {"model": "…"} in your settings'
+)
+
+
+def pick(
+    model: str | None, *, base_url: str | None, env: Mapping[str, str], context_window: int | None = None
+) -> Provider:
+    """Make the provider of a model by its name, by `WIELDY_MODEL`, or by the key in the environment. Raises `SessionError`."""
+    name = configured_name(model or env.get("WIELDY_MODEL"), base_url, env)
+    if not name:
+        raise SessionError(NO_MODEL)
+    if name.startswith("script:"):
+        from wieldy.models.script import Script
+
+        return Script.load(name.removeprefix("script:"))
+    provider, slash, rest = name.partition("/")
+    if not slash or provider not in PROVIDERS:
+        if base_url is None:
+            known = ", ".join(PROVIDERS)
+            raise SessionError(
+                f"`{name}` names no provider: write provider/name with one of {known}, or give --base-url"
+            )
+        provider, rest = ("anthropic" if "claude" in name else "openai"), name
+    if not rest:
+        raise SessionError(f"`{name}` names no model: write {provider}/name")
+    record = PROVIDERS[provider]
+    credential, url = record.credential(env), record.address(env, base_url)
+    if credential is None and url == record.url and not record.is_local:
+        raise MissingKey(f"no key for {provider}: set {record.key_variable}")
+    # None lets the Messages API take its token from the environment; a server without a key of its own gets none.
+    api_key = None if credential and credential == record.token_variable else env.get(record.key_variable, "")
+    chosen = _model_class(record, url)(rest, api_key=api_key, base_url=url, env=env, context_window=context_window)
+    chosen.key_source = credential or "none"
+    return chosen
+
+
+def _model_class(record: ProviderRecord, url: str) -> type[HttpModel]:
+    if record.api == "anthropic":
+        from wieldy.models.anthropic import Anthropic
+
+        return Anthropic
+    if record.api == "responses" or (record.api == "openai" and _is_openai(url)):
+        from wieldy.models.openai_responses import OpenAIResponses
+
+        return OpenAIResponses
+    from wieldy.models.openai_chat import OpenAIChat
+
+    return OpenAIChat
+
+
+def _is_openai(url: str) -> bool:
+    return (urlsplit(url).hostname or "").lower() == "api.openai.com"

@@ -6,13 +6,14 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from wieldy.core.messages import ContentBlock
 from wieldy.core.provider import Delta, ProviderFailure, Request, Stopped, StopReason, Usage
 from wieldy.core.schema.strict_json import encode_json
 from wieldy.models.catalog import PROVIDERS
-from wieldy.models.endpoint import HttpModel
-from wieldy.models.sse import decode_event
+from wieldy.models.http import HttpModel, decode_event
 
 DONE = b"[DONE]"
+REASONING_MODELS = ("o1", "o3", "o4", "gpt-5", "gpt-6")
 
 
 class OpenAIModel(HttpModel):
@@ -93,3 +94,14 @@ class OpenAIParser:
     def _begin_block(self) -> int:
         self._next_block += 1
         return self._next_block - 1
+
+
+def image_url(block: ContentBlock) -> str:
+    """The address of a picture; a `data:` URL for one that is sent along."""
+    source = block["source"]
+    return source["url"] if source["type"] == "url" else f"data:{source['media_type']};base64,{source['data']}"
+
+
+def is_reasoning_model(model: str) -> bool:
+    """Whether a model of OpenAI thinks before it answers, as far as its name tells."""
+    return model.startswith(REASONING_MODELS) and "-chat" not in model

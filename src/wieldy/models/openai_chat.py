@@ -22,10 +22,27 @@ from wieldy.core.provider import (
 )
 from wieldy.core.schema.provider_dialects import OPENAI, adapt_schema
 from wieldy.core.schema.strict_json import encode_json, encode_json_text
-from wieldy.models.encoding import encode_body, encode_tool, image_url, is_reasoning_model
-from wieldy.models.errors import stream_failure
-from wieldy.models.openai import OpenAIModel, OpenAIParser, count_usage, join_items, request_head, result_text
-from wieldy.models.sse import bad_event, get_count, get_int, get_object, get_objects, get_text
+from wieldy.models.http import (
+    bad_event,
+    encode_body,
+    encode_tool,
+    get_count,
+    get_int,
+    get_object,
+    get_objects,
+    get_text,
+    stream_failure,
+)
+from wieldy.models.openai import (
+    OpenAIModel,
+    OpenAIParser,
+    count_usage,
+    image_url,
+    is_reasoning_model,
+    join_items,
+    request_head,
+    result_text,
+)
 
 WIRE = "openai"
 STOP_REASONS: Mapping[str, StopReason] = {

@@ -20,8 +20,8 @@ from tests.unit.models.wire import (
 from wieldy.core.errors import SessionError
 from wieldy.core.provider import ProviderFailure
 from wieldy.models.anthropic import Anthropic
-from wieldy.models.endpoint import HttpModel
-from wieldy.models.registry import pick
+from wieldy.models.catalog import pick
+from wieldy.models.http import HttpModel
 from wieldy.web.http import parse_server_url
 
 WIRES = pytest.mark.parametrize("wire", ["anthropic", "openai", "responses"])

@@ -7,7 +7,7 @@ from tests.unit.models.wire import STREAMS, loopback, provider, receive, status,
 
 from wieldy import Script, Session
 from wieldy.core.provider import ProviderFailure
-from wieldy.models.fallback import FallbackModel
+from wieldy.models.catalog import FallbackModel
 
 BUSY = status(529, {"error": {"message": "busy"}})
 

@@ -6,8 +6,7 @@ import pytest
 
 from wieldy import Session
 from wieldy.core.errors import SessionError
-from wieldy.models.catalog import default_model, find_model, with_provider
-from wieldy.models.registry import pick
+from wieldy.models.catalog import default_model, find_model, pick, with_provider
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from wieldy.core.messages import Message
 from wieldy.core.provider import Delta, Provider, ProviderFailure, Request
 from wieldy.engine.turn import StreamedMessage
 from wieldy.models.anthropic import Anthropic
-from wieldy.models.endpoint import HttpModel
+from wieldy.models.http import HttpModel
 from wieldy.models.openai_chat import OpenAIChat
 from wieldy.models.openai_responses import OpenAIResponses
 

@@ -47,8 +47,7 @@ from wieldy.files.working_copies import (
     without_location,
     write_patch,
 )
-from wieldy.models.catalog import find_model
-from wieldy.models.registry import pick
+from wieldy.models.catalog import find_model, pick
 from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import collect_result, stop_and_collect
 from wieldy.tools import MODULES

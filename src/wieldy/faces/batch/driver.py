@@ -22,7 +22,7 @@ from wieldy.faces.batch.store import ResultStore, Shard, latest_results
 from wieldy.faces.batch.tasks import Task, TaskFileError, digest, shard
 from wieldy.faces.batch.workers import Engine, WorkerLost
 from wieldy.files.working_copies import SourceError
-from wieldy.models.registry import pick
+from wieldy.models.catalog import pick
 
 HOPELESS_IN_A_ROW = 3
 RETRY_SECONDS = (2.0, 10.0, 30.0)

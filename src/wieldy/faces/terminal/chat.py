@@ -28,7 +28,7 @@ from wieldy.faces.terminal.desktop import TurnNotifier
 from wieldy.faces.terminal.status import Status, StatusCommand
 from wieldy.faces.terminal.text import Row, TextSpan
 from wieldy.faces.terminal.view_model import ViewModel
-from wieldy.models.registry import NO_MODEL
+from wieldy.models.catalog import NO_MODEL
 
 if TYPE_CHECKING:
     from wieldy.agent.prompts import Prompt
