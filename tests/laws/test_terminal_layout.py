@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.console import Fragment, render
-from wieldy.core.invisible_text import escape_controls
+from wieldy.core.text import escape_controls
 from wieldy.faces.terminal.input import layout_draft
 from wieldy.faces.terminal.markdown import MarkdownStream, markdown_rows
 from wieldy.faces.terminal.screen import Caret, Screen

@@ -159,3 +159,17 @@ def test_programs_that_we_run_are_found_in_one_place():
                 )
                 is_bare = isinstance(first, ast.Constant) and isinstance(first.value, str) and "/" not in first.value
                 assert not (starts and is_bare), f"{path}:{node.lineno} runs {ast.unparse(first)}"
+
+
+def test_similar_names_are_found_in_one_place():
+    """Comparing lines of files, and ranking paths, is another matter than finding the name that was meant."""
+    others = {"files/editing/matching.py", "files/search/format.py", "faces/terminal/completion.py"}
+    users = {
+        str(path.relative_to(SOURCE))
+        for path in MODULES
+        for node in ast.walk(parsed(path))
+        if (isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "rapidfuzz")
+        or (isinstance(node, ast.alias) and node.name in ("rapidfuzz", "get_close_matches"))
+        or (isinstance(node, ast.Attribute) and node.attr == "get_close_matches")
+    }
+    assert users == {"core/text.py", *others}

@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "wieldy"
 
 # From the bottom up, a line for each room: a package imports those before it, and itself.
 ROOMS = {
-    "core": ["core.schema", "core"],
+    "core": ["core.text", "core.schema", "core"],
     "files": ["files.search", "files.working_copies", "files"],
     "shell": ["shell", "shell.backends", "shell.diagnostics"],
     "web": ["web", "web.browser"],

@@ -23,8 +23,8 @@ from wieldy.core.events import Compacted, Notice
 from wieldy.core.messages import THINKING_TYPES, ContentBlock, History, Message
 from wieldy.core.provider import Provider, ProviderFailure, Request, Usage
 from wieldy.core.state_dirs import make_private_folder, open_private
+from wieldy.core.text import truncate_middle
 from wieldy.core.threads import in_thread
-from wieldy.core.truncate import truncate_middle
 from wieldy.models.catalog import cost
 
 ENOUGH_SHARE = 0.5  # of the context window: if shortening results gets below it, no summary is made

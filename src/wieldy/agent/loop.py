@@ -27,6 +27,7 @@ from wieldy.core.filesystem import look
 from wieldy.core.option_checks import require_amount, require_count
 from wieldy.core.provider import Provider, ProviderFailure, Request, ToolSpec
 from wieldy.core.supervise import Aborted
+from wieldy.core.text import plural
 from wieldy.core.workspace import Workspace
 from wieldy.engine.pipeline import bind, normalize
 
@@ -50,7 +51,7 @@ class RunLimits(Struct, frozen=True):
 
     def reached(self, turns: int, dollars: float) -> RunEnd | None:
         if self.turns is not None and turns >= self.turns:
-            return RunEnd("max_turns", f"stopped after {turns} turn{'s' if turns != 1 else ''}")
+            return RunEnd("max_turns", f"stopped after {plural(turns, 'turn')}")
         if self.cost is not None and dollars >= self.cost:
             return RunEnd("max_cost", f"stopped at a cost of ${dollars:.4f}")
         return None

@@ -11,7 +11,7 @@ from wieldy.agent.transcript import UNKNOWN, UNKNOWN_FOR_PERSON, Transcript, los
 from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.decision import Advice, Opinion
 from wieldy.core.events import Notice
-from wieldy.core.truncate import truncate_line
+from wieldy.core.text import truncate_line
 
 if TYPE_CHECKING:
     from wieldy.files.journal.journal import Journal

@@ -11,9 +11,8 @@ from uuid import uuid4
 from wieldy.agent.session import Session
 from wieldy.core.decision import Decision
 from wieldy.core.events import AgentEvent, Event, ModelAnswered, RunEnded, ToolFailed
-from wieldy.core.invisible_text import escape_to_line
 from wieldy.core.outcome import Refused, ToolResult
-from wieldy.core.truncate import truncate
+from wieldy.core.text import escape_to_line, truncate
 
 SUBTYPES = {
     "done": "success",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wieldy.agent.records import FilesSeen, SeenFile
+from wieldy.core.text import truncate_line
 from wieldy.core.threads import in_thread
-from wieldy.core.truncate import truncate_line
 from wieldy.core.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -101,10 +101,10 @@ def _describe(reading: ReadRecord, cause: str, workspace: Workspace) -> str:
 
 
 def _name(path: str, workspace: Workspace) -> str:
-    from wieldy.files.search.format import display_path, escape_controls
+    from wieldy.core.text import printable_path
 
     root = workspace.root.rstrip("/") + "/"
-    name = escape_controls(display_path(path.removeprefix(root))).replace("<", "\\x3c")
+    name = printable_path(path.removeprefix(root)).replace("<", "\\x3c")
     return f"`{truncate_line(name, MAX_NAME_CHARS)}`"
 
 

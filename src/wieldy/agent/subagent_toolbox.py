@@ -19,8 +19,8 @@ from wieldy.core.effects import Runs
 from wieldy.core.errors import Deferred
 from wieldy.core.events import AgentEvent, AnyEvent, Event, ModelAnswered, ToolFailed, ToolProgress, ToolStarted
 from wieldy.core.outcome import Refused
+from wieldy.core.text import truncate_line
 from wieldy.core.tool import Tool
-from wieldy.core.truncate import truncate
 from wieldy.core.workspace import ChildWorkspace, CopiedRoot, Workspace
 from wieldy.engine.events import Events
 from wieldy.engine.results import Spill
@@ -230,10 +230,12 @@ class SubagentEvents(Events):
                     self.last_text = "\n".join(texts).strip() or self.last_text
             case ToolFailed() if isinstance(event.result.outcome, Refused):
                 if event.result.outcome.stage in ("permission", "hook") and len(self.denied) < MAX_DENIED:
-                    self.denied.append(_one_line(event.result.text))
+                    self.denied.append(truncate_line(event.result.text, MAX_LINE_CHARS))
             case ToolStarted() if own:
                 tool = self._find_tool(event.name)
-                self._add_step(_one_line(tool.show_use(event.input) if tool is not None else event.name))
+                self._add_step(
+                    truncate_line(tool.show_use(event.input) if tool is not None else event.name, MAX_LINE_CHARS)
+                )
 
     def _add_step(self, step: str) -> None:
         if len(self.steps) < MAX_STEPS:
@@ -241,10 +243,6 @@ class SubagentEvents(Events):
         if self._parent.has_subscribers:
             text = f"{self._identity.type}: {step}"
             self._parent.emit(ToolProgress(call_id=self._identity.call_id, name="Agent", text=text))
-
-
-def _one_line(text: str) -> str:
-    return truncate(" ".join(text.split()), MAX_LINE_CHARS)
 
 
 class FilteredCatalog(Catalog):

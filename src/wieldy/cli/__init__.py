@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 from wieldy.core import console
+from wieldy.core.text import MISSPELLED, nearest_name
 
 # Command → its module and its line in `wieldy --help`.
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -103,12 +104,7 @@ def _dispatch(argv: list[str]) -> int:
 
 def _misspelled_command(word: str) -> str | None:
     """Return the command that a single word is likely meant for; any other word is a prompt."""
-    from difflib import get_close_matches
-
-    if not word.isalpha():
-        return None
-    near = get_close_matches(word.lower(), COMMANDS, n=1, cutoff=0.75)
-    return near[0] if near else None
+    return nearest_name(word, COMMANDS, cutoff=MISSPELLED) if word.isalpha() else None
 
 
 def _is_headless(argv: list[str]) -> bool:

@@ -20,6 +20,7 @@ from wieldy.cli.arguments import amount, command_parser, count, folder, mode
 from wieldy.core import console
 from wieldy.core.console import print_error
 from wieldy.core.errors import WieldyError
+from wieldy.core.text import plural
 
 if TYPE_CHECKING:
     from wieldy.faces.batch.driver import Driver, RunOptions, RunPlan
@@ -277,17 +278,13 @@ def _run_options(options: argparse.Namespace, work: Path, out: str) -> RunOption
     )
 
 
-def count_words(number: int, noun: str, plural: str = "s") -> str:
-    return f"{number} {noun}{'' if number == 1 else plural}"
-
-
 def _print_plan(plan: RunPlan, *, dry: bool = False) -> None:
     would = "would run" if dry else "to run"
     finished = sum(result.is_final for result in plan.finished)
     done = f", {finished} finished before" if finished else ""
-    print_error(f"{len(plan.pending)} of {count_words(plan.total, 'attempt')} {would}{done}")
+    print_error(f"{len(plan.pending)} of {plural(plan.total, 'attempt')} {would}{done}")
     if plan.others:
-        print_error(f"{count_words(plan.others, 'result')} of other tasks, or of another configuration, stay there")
+        print_error(f"{plural(plan.others, 'result')} of other tasks, or of another configuration, stay there")
 
 
 async def _drive(
@@ -346,7 +343,7 @@ def _check_descriptors(options: argparse.Namespace) -> None:
     if limit != resource.RLIM_INFINITY and needed > limit:
         raise TaskFileError(
             f"--workers {options.workers} needs {needed} open files in each of "
-            f"{count_words(_processes(options), 'process', 'es')}, and the limit is {limit}: raise it (`ulimit -n`), "
+            f"{plural(_processes(options), 'process')}, and the limit is {limit}: raise it (`ulimit -n`), "
             "use more --processes, or fewer --workers"
         )
 
@@ -420,9 +417,7 @@ def _print_summary(driver: Driver, store: ResultStore, code: int) -> int:
     for name, number in state.errors.most_common(ERRORS_SHOWN):
         print_error(f"{name} ({number}×), the last one: {state.error_details[name]}")
     if state.unpriced:
-        print_error(
-            f"the price of the model is unknown in {count_words(state.unpriced, 'attempt')}: the cost counts as 0"
-        )
+        print_error(f"the price of the model is unknown in {plural(state.unpriced, 'attempt')}: the cost counts as 0")
     if code:
         print_error("interrupted; the same command goes on where it stopped")
         return code

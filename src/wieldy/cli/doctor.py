@@ -20,7 +20,7 @@ from wieldy.core.console import write, write_json
 from wieldy.core.errors import SessionError
 from wieldy.core.programs import own_program
 from wieldy.core.state_dirs import config_home, state_home
-from wieldy.core.truncate import truncate_line
+from wieldy.core.text import truncate_line
 from wieldy.engine.toolbox import Toolbox
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from wieldy.cli.arguments import add_mode, add_root, add_subcommand, amount, command_parser, print_settings_problems
 from wieldy.core.console import print_error, write, write_error, write_json
 from wieldy.core.state_dirs import user_home
+from wieldy.core.text import truncate_line
 from wieldy.core.threads import in_thread
-from wieldy.core.truncate import truncate_line
 from wieldy.engine.services import Ask
 from wieldy.engine.toolbox import Toolbox
 from wieldy.engine.workspace_services import HostServices
@@ -282,11 +282,11 @@ def _format_line(row: dict[str, Any]) -> str:
 
 
 def _report_unknown(name: str, root: str) -> int:
-    from wieldy.engine.pipeline import nearest
+    from wieldy.core.text import nearest_name
 
     configured = Toolbox(root=root, load_settings=True).settings.get("mcpServers")
-    near = nearest(name, list(configured))
-    hint = f" Did you mean `{near[0]}`?" if near else " `wieldy mcp list` lists them."
+    near = nearest_name(name, configured)
+    hint = f" Did you mean `{near}`?" if near else " `wieldy mcp list` lists them."
     return _fail(f"there is no MCP server `{name}`.{hint}", code=1)
 
 

@@ -15,7 +15,7 @@ from wieldy.agent.transcript import NAME, CallError, fold, raw_records, records
 from wieldy.cli.arguments import add_root, add_subcommand, command_parser
 from wieldy.core.console import encode_json, write, write_error, write_json, write_json_text
 from wieldy.core.messages import ContentBlock
-from wieldy.core.person_text import without_reminders
+from wieldy.core.text import plural, without_reminders
 
 EXAMPLES = """examples:
   wieldy sessions                                  the last 20 sessions of this folder, latest first
@@ -133,6 +133,6 @@ def _format_block(role: str, block: ContentBlock, errors: Mapping[str, CallError
 
             error = errors.get(block["tool_use_id"])
             lines = (error.person if error else without_reminders(result_text(block))).splitlines() or [""]
-            more = f" … {len(lines) - 1} more lines" if len(lines) > 1 else ""
+            more = f" … {plural(len(lines) - 1, 'more line')}" if len(lines) > 1 else ""
             return f"    {'✗' if block.get('is_error') else '→'} {lines[0][:160]}{more}"
     return ""

@@ -10,8 +10,7 @@ from wieldy.cli.arguments import add_root, command_parser, print_settings_proble
 from wieldy.core.catalog import ToolAvailability
 from wieldy.core.console import print_error, write, write_json
 from wieldy.core.errors import ToolFailure
-from wieldy.core.truncate import truncate
-from wieldy.engine.pipeline import nearest
+from wieldy.core.text import did_you_mean, truncate
 from wieldy.engine.toolbox import Toolbox
 from wieldy.engine.workspace_services import HostServices
 from wieldy.tools.subagents.tasks import NO_MODEL
@@ -119,7 +118,5 @@ def _format_details(row: dict[str, Any]) -> str:
 
 
 def _report_unknown(name: str, root: str) -> int:
-    near = nearest(name, list(Toolbox(root=root).catalog))
-    hint = f" Did you mean `{near[0]}`?" if near else ""
-    print_error(f"no such tool: {name}.{hint}")
+    print_error(f"there is no tool `{name}`{did_you_mean(name, Toolbox(root=root).catalog)}")
     return 1

@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from wieldy.core.effects import Effects
 from wieldy.core.errors import ToolDefinitionError
+from wieldy.core.text import suggest_name
 from wieldy.core.tool import Tool
-from wieldy.core.tool_names import name_problem, suggest_name
+from wieldy.core.tool_names import name_problem
 
 
 class Catalog:

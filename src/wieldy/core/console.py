@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Literal, NamedTuple, TextIO, TypeAlias, cast
 
-from wieldy.core.invisible_text import CONTROL, escape_controls
+from wieldy.core.text import CONTROL, escape_controls
 
 Style: TypeAlias = Literal[
     "bold", "dim", "italic", "underline", "reverse", "strike", "red", "green", "yellow", "blue", "magenta", "cyan"

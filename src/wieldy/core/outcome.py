@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from wieldy.core.errors import Stage
 from wieldy.core.json_values import to_json
-from wieldy.core.person_text import without_reminders
+from wieldy.core.text import without_reminders
 
 
 class Text(Struct, frozen=True):

@@ -9,6 +9,8 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 
+from wieldy.core.text import format_size
+
 MAX_BYTES = 1 << 20
 """Such files have some kilobytes; of all instructions together 32 000 characters are sent."""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
@@ -49,12 +51,12 @@ def read_project_bytes(
     descriptor = open_regular(path if folders is None else resolve_inside(path, folders))
     with open(descriptor, "rb", buffering=0) as file:
         if os.fstat(descriptor).st_size > max_bytes:
-            raise UnfitText(_too_large(max_bytes), path)
+            raise UnfitText(f"larger than {format_size(max_bytes)}", path)
         data = bytearray()
         while chunk := file.read(max_bytes + 1 - len(data)):
             data += chunk
         if len(data) > max_bytes:  # files of /proc and /sys claim to be empty
-            raise UnfitText(_too_large(max_bytes), path)
+            raise UnfitText(f"larger than {format_size(max_bytes)}", path)
     return bytes(data)
 
 
@@ -102,7 +104,3 @@ def _is_own_group(status: os.stat_result, first: os.stat_result) -> bool:
         return owner.pw_gid == status.st_gid and set(grp.getgrgid(status.st_gid).gr_mem) <= {owner.pw_name}
     except (ImportError, KeyError):
         return False
-
-
-def _too_large(max_bytes: int) -> str:
-    return f"larger than {max_bytes >> 20} MB" if max_bytes >= 1 << 20 else f"larger than {max_bytes >> 10} kB"

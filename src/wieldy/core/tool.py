@@ -12,7 +12,7 @@ from msgspec import Struct
 from wieldy.core.abort import Abort
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Fetches, is_lasting
 from wieldy.core.outcome import Block, Content, Text, ToolResult
-from wieldy.core.truncate import truncate_line
+from wieldy.core.text import truncate_line
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack, ca
 
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Reads, Writes
 from wieldy.core.errors import ToolDefinitionError
+from wieldy.core.text import suggest_name
 from wieldy.core.tool import (
     LEVELS,
     REPLAYS,
@@ -25,7 +26,7 @@ from wieldy.core.tool import (
     ToolGroup,
     maybe_await,
 )
-from wieldy.core.tool_names import name_problem, suggest_name
+from wieldy.core.tool_names import name_problem
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -28,14 +27,3 @@ def name_problem(name: object) -> str | None:
     if name == "":
         return "a tool needs a name: 1 to 64 letters, digits, `_` or `-`"
     return f"`{name}` is not a tool name: use 1 to 64 letters, digits, `_` or `-`"
-
-
-def suggest_name(name: str, names: Iterable[str]) -> str:
-    """The words that suggest the most similar name, or list the names."""
-    from difflib import get_close_matches
-
-    known = list(names)
-    near = get_close_matches(name, known, n=1, cutoff=0.6)
-    if near:
-        return f"; did you mean `{near[0]}`?"
-    return f"; there are {', '.join(f'`{each}`' for each in sorted(known))}" if known else "; there are none"

@@ -36,6 +36,7 @@ from wieldy.core.schema.check import InvalidInput
 from wieldy.core.schema.json_repair import UnreadableJson, read_object
 from wieldy.core.schema.strict_json import TooDeep, is_too_deep
 from wieldy.core.supervise import Aborted, HostExitAttempted, TimedOut, ask_enabled, raise_if_ctrl_c
+from wieldy.core.text import nearest_names
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS, Output, Progress, Tool, ToolContext, why_disabled
 from wieldy.core.tool_names import RENAMED_TOOLS
@@ -129,7 +130,7 @@ def lookup(call: ToolCall, catalog: Catalog) -> Tool:
     if tool is not None:
         return tool
     offered = catalog.offered_names()
-    near = nearest(call.name, offered)
+    near = nearest_names(call.name, offered)
     hint = f"Did you mean {' or '.join(f'`{name}`' for name in near)}? " if near else ""
     if call.name.startswith("mcp__") and "ToolSearch" in offered:
         hint += f"If its MCP server is still starting: ToolSearch with `select:{call.name}` waits for it. "
@@ -172,19 +173,6 @@ def _not_available(tool: Tool, reason: str) -> Refusal:
         "Do without it or use another tool: choose what is safest, and say at the end what you could not do.",
         person=f"not available: {reason}",
     )
-
-
-def nearest(name: str, names: list[str], most: int = 3) -> list[str]:
-    """Return the most similar names, best first; case and separators do not count."""
-    from difflib import get_close_matches
-
-    by_folded_name = {_fold(candidate): candidate for candidate in names}
-    matches = get_close_matches(_fold(name), list(by_folded_name), n=most, cutoff=0.55)
-    return [by_folded_name[match] for match in matches]
-
-
-def _fold(name: str) -> str:
-    return name.lower().replace("-", "").replace("_", "")
 
 
 # bind: raw JSON → checked input and Python values

@@ -28,8 +28,8 @@ from wieldy.core.outcome import (
 )
 from wieldy.core.state_dirs import make_private_folder, open_private
 from wieldy.core.supervise import raise_if_ctrl_c
+from wieldy.core.text import truncate_middle
 from wieldy.core.tool import Output
-from wieldy.core.truncate import truncate_middle
 
 MAX_FAILURE_CHARS = 10_000
 BIG_RESULT_CHARS = 1_000_000

@@ -14,8 +14,8 @@ from typing import Any, TypeGuard
 from wieldy.core.catalog import Catalog
 from wieldy.core.effects import NO_EFFECTS, Effects, Reads, Writes, clash
 from wieldy.core.errors import Refusal, ToolDefinitionError, WieldyError
+from wieldy.core.text import truncate_line
 from wieldy.core.tool import Output, Progress, Tool, ToolContext
-from wieldy.core.truncate import truncate_line
 from wieldy.core.workspace import Workspace
 from wieldy.engine.pipeline import iterate_tool
 

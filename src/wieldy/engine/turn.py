@@ -32,8 +32,8 @@ from wieldy.core.provider import (
     UsageReported,
 )
 from wieldy.core.schema.json_repair import UnreadableJson, read_object
+from wieldy.core.text import suggest_name
 from wieldy.core.tool import Replay
-from wieldy.core.tool_names import suggest_name
 
 if TYPE_CHECKING:
     from wieldy.engine.services import CallServices

@@ -17,14 +17,13 @@ from msgspec.structs import replace
 from wieldy.core.errors import ToolFailure
 from wieldy.core.outcome import Block, Image, Text
 from wieldy.core.schema.json_positions import JsonMember, JsonNode, JsonSyntaxError, parse_json, parse_json_value
+from wieldy.core.text import display_path, plural, truncate
 from wieldy.core.tool import Output
-from wieldy.core.truncate import truncate
 from wieldy.files.editing.document import Document, Splice
 from wieldy.files.editing.matching import Tier
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.revision import EditPlan, EditSettings, Revision, edit_text
 from wieldy.files.reading.read_file import OpenFile
-from wieldy.files.search.format import display_path
 from wieldy.files.writing.target import Target
 
 LARGEST_FILE = 256 << 20
@@ -73,7 +72,7 @@ class Cell(Struct, frozen=True):
             left -= len(output)
             if left < 0 and count:
                 more = len(self.outputs) - count
-                parts.append(f"<output>… [{more} more output{'s' if more != 1 else ''}]</output>")
+                parts.append(f"<output>… [{plural(more, 'more output')}]</output>")
                 break
             parts.append(f"<output>\n{output}\n</output>")
         return "\n".join(parts)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
+
+from wieldy.core.text import did_you_mean
 
 Kind: TypeAlias = Literal["stdio", "http", "sse", "sdk"]
 
@@ -132,9 +133,7 @@ def unknown_keys(entry: Mapping[str, Any]) -> Iterator[str]:
     oauth = [(f"oauth.{key}", key, OAUTH_KEYS) for key in entry.get("oauth") or {}]
     for path, key, known in (*own, *oauth):
         if key not in known:
-            near = get_close_matches(key, known, n=1)
-            question = f"; did you mean `{near[0]}`?" if near else ""
-            yield f"`{path}` is not known here and has no effect{question}"
+            yield f"`{path}` is not known here and has no effect{did_you_mean(key, known)}"
 
 
 def expand_variables(value: Any, env: Mapping[str, str], unset: dict[str, None]) -> Any:

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.outcome import Text
+from wieldy.core.text import truncate_line
 from wieldy.core.threads import in_thread
-from wieldy.core.truncate import truncate_line
 from wieldy.mcp.connection import Connection
 from wieldy.mcp.content import convert_part
 from wieldy.mcp.definitions import MAX_FIELD_CHARS, wire_names

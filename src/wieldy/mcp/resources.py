@@ -11,9 +11,9 @@ from urllib.parse import unquote
 
 from wieldy.core.effects import Effects, Reads, UsesServer
 from wieldy.core.errors import ToolFailure
+from wieldy.core.text import truncate_line
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output
-from wieldy.core.truncate import truncate_line
 from wieldy.core.workspace import Workspace
 from wieldy.mcp.connection import Connection
 from wieldy.mcp.content import convert_resource

@@ -12,6 +12,7 @@ from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.errors import Refusal, WieldyError
 from wieldy.core.messages import ContentBlock, Message
 from wieldy.core.provider import CompletionFunction
+from wieldy.core.text import truncate
 from wieldy.core.tool import Tool
 from wieldy.core.user_questions import UserAnswer, UserQuestion, UserQuestions
 from wieldy.core.workspace import Workspace
@@ -208,7 +209,7 @@ class SamplingHandler:
             return True
         blocks = (block for message in messages for block in message.content)
         text = "\n".join(str(block.get("text", f"({block['type']})")) for block in blocks)
-        shown = text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]} …"
+        shown = truncate(text, MAX_SHOWN_CHARS)
         self._has_consent = await self._requests.ask_consent("asks your model (at your cost)", shown)
         return self._has_consent
 

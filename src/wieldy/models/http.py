@@ -18,7 +18,7 @@ from wieldy.core.messages import join_json_array
 from wieldy.core.option_checks import require_count
 from wieldy.core.provider import Delta, FailureKind, ProviderFailure, Request, ToolSpec
 from wieldy.core.schema.strict_json import encode_json
-from wieldy.core.truncate import truncate
+from wieldy.core.text import truncate
 from wieldy.models.catalog import ProviderRecord, find_model
 from wieldy.web.http import (
     IDLE_SECONDS,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from importlib import import_module
 
+from wieldy.core.text import suggest_name
 from wieldy.core.tool import Tool
-from wieldy.core.tool_names import suggest_name
 
 _SPELLED = {"ls": "LS"}  # names that are no words in CamelCase
 

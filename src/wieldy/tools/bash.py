@@ -15,10 +15,10 @@ from wieldy.core.errors import FolderGone, Refusal, ToolFailure
 from wieldy.core.filesystem import look
 from wieldy.core.programs import is_in_project
 from wieldy.core.setting_keys import BASH_TIMEOUT_VARIABLES, default_of
+from wieldy.core.text import truncate
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Doubt, Output, Progress, Tool, ToolContext
 from wieldy.core.tool_decorator import drop_fields, load_description
-from wieldy.core.truncate import truncate
 from wieldy.core.workspace import UNKNOWN_HOME, Workspace
 
 if TYPE_CHECKING:

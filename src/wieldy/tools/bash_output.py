@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from wieldy.core.effects import USES_SHELLS, InTurn
 from wieldy.core.schema.fields import Param
+from wieldy.core.text import format_duration
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import drop_fields, tool
 
@@ -69,5 +70,5 @@ async def bash_output(
 def _status(status: str, code: int | None, seconds: float) -> str:
     if status == "running":
         ended = f"; bash itself ended with exit code {code}, children of it still run" if code is not None else ""
-        return f"running for {seconds:.0f} s{ended}"
+        return f"running for {format_duration(int(seconds))}{ended}"
     return f"{status}, exit code {code}" if code is not None else status

@@ -13,6 +13,7 @@ from wieldy.core.errors import ToolFailure
 from wieldy.core.events import ToolProgress
 from wieldy.core.filesystem import FileSystem
 from wieldy.core.schema.fields import Param
+from wieldy.core.text import plural
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
@@ -249,7 +250,7 @@ def _require_permission(ctx: ToolContext, root: str, files: list[FileSearchResul
 def _report(
     files: list[FileSearchResult], more: bool, request: FileSearchRequest, cwd: str, notes: tuple[str, ...]
 ) -> Output:
-    from wieldy.files.search.format import display_path, relative_path
+    from wieldy.core.text import display_path, relative_path
 
     count = sum(file.count for file in files)
     shown = [line for file in files for line in _lines(relative_path(file.path, cwd), file)]
@@ -278,7 +279,7 @@ def _lines(name: str, file: FileSearchResult) -> Iterator[str]:
 def _summary(files: int, matches: int, more: bool, request: FileSearchRequest) -> str:
     if not files:
         return "No matches found"
-    things = f"{matches} match{'' if matches == 1 else 'es'} in {files} file{'' if files == 1 else 's'}"
+    things = f"{plural(matches, 'match')} in {plural(files, 'file')}"
     if request.with_splices:
         return f"[Replaced {things}; one undo takes all of it back]"
     cut = f"; more than {files} files match, raise max_files to see them" if more else ""

@@ -43,7 +43,8 @@ async def glob(
     path: Annotated[str | None, "Folder to search"] = None,
     limit: Annotated[int, Param("Most files to list; 0 = all", ge=0)] = DEFAULT_LIMIT,
 ) -> Output:
-    from wieldy.files.search.format import display_path, explain_unreachable, relative_path
+    from wieldy.core.text import display_path, relative_path
+    from wieldy.files.search.format import explain_unreachable
     from wieldy.files.search.glob import find_files
     from wieldy.files.search.patterns import hidden_test
     from wieldy.files.search.ripgrep import Ripgrep, SearchFailure

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from wieldy.core.effects import Effects, Reads
 from wieldy.core.errors import ToolFailure
 from wieldy.core.schema.fields import Param
+from wieldy.core.text import plural
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
@@ -87,7 +88,7 @@ async def grep(  # noqa: PLR0913 - the options of a search are many
 
 
 def _body(query: GrepQuery, result: GrepResult, cwd: str, numbered: bool) -> Iterator[str]:
-    from wieldy.files.search.format import relative_path
+    from wieldy.core.text import relative_path
 
     if query.mode != "content":
         for file in result.files:
@@ -121,16 +122,15 @@ def _notes(query: GrepQuery, result: GrepResult) -> Iterator[str]:
 
 
 def _totals(query: GrepQuery, result: GrepResult) -> str:
-    files = f"{result.total_files} file{'' if result.total_files == 1 else 's'}"
+    files = plural(result.total_files, "file")
     if query.mode == "files_with_matches":
         return f"Found in {files}"
     thing = "match" if query.counts_matches else "matching line"
-    plural = "" if result.total_matches == 1 else "es" if thing == "match" else "s"
-    return f"Found {result.total_matches} {thing}{plural} in {files}"
+    return f"Found {plural(result.total_matches, thing)} in {files}"
 
 
 def _data(query: GrepQuery, result: GrepResult, body: str) -> dict[str, Any]:
-    from wieldy.files.search.format import display_path
+    from wieldy.core.text import display_path
 
     data: dict[str, Any] = {
         "mode": query.mode,

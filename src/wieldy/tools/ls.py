@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from wieldy.core.effects import Effects, Reads
 from wieldy.core.errors import ToolFailure
+from wieldy.core.text import plural
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
@@ -36,7 +37,8 @@ async def ls(
     path: Annotated[str | None, "Folder"] = None,
     ignore: Annotated[list[str] | None, "Globs to leave out"] = None,
 ) -> Output:
-    from wieldy.files.search.format import display_path, escape_controls, explain_unreachable
+    from wieldy.core.text import display_path, printable_path
+    from wieldy.files.search.format import explain_unreachable
     from wieldy.files.search.patterns import BadGlob, hidden_test
     from wieldy.files.search.tree import list_tree
 
@@ -59,7 +61,7 @@ async def ls(
         raise ToolFailure(*await in_thread(explain_unreachable, folder, FileNotFoundError(), ctx.cwd, files)) from None
     except OSError as error:
         raise ToolFailure(*await in_thread(explain_unreachable, folder, error, ctx.cwd, files)) from None
-    heading = escape_controls(display_path(folder)).rstrip("/") + "/"
+    heading = printable_path(folder).rstrip("/") + "/"
     notes = (f"[{note}]" for note in _notes(tree))
     text = "\n".join((heading, *(f"  {line}" for line in tree.lines()), *notes))
     data = {
@@ -79,6 +81,6 @@ def _notes(tree: Tree) -> Iterator[str]:
     if not tree.complete:
         yield f"Only {tree.listed} entries are shown. List a folder below to see the rest of it"
     if tree.hidden:
-        yield f"{tree.hidden} hidden {'entry' if tree.hidden == 1 else 'entries'} not shown"
+        yield f"{plural(tree.hidden, 'hidden entry')} not shown"
     if tree.ignored:
-        yield f"{tree.ignored} {'entry' if tree.ignored == 1 else 'entries'} left out by ignore files"
+        yield f"{plural(tree.ignored, 'entry')} left out by ignore files"

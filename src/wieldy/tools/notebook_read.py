@@ -34,9 +34,9 @@ async def notebook_read(
 
 
 def _read_notebook(ctx: ToolContext, path: str, cell_id: str | None) -> Output:
+    from wieldy.core.text import display_path
     from wieldy.files.notebooks import LARGEST_FILE, read_notebook, show_notebook
     from wieldy.files.reading.read_file import load_file, open_file
-    from wieldy.files.search.format import display_path
 
     with open_file(path, ctx.resolved(path), ctx.workspace.files) as file:
         data = load_file(file, LARGEST_FILE)

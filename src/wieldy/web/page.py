@@ -15,6 +15,7 @@ from msgspec import Struct
 from wieldy.core.errors import ToolFailure
 from wieldy.core.outcome import Content, Text, text_of
 from wieldy.core.state_dirs import make_private_folder, open_private
+from wieldy.core.text import format_size
 from wieldy.core.threads import in_thread
 from wieldy.files.detection import BOMS, HEAD, binary_kind, decodes, detect_encoding, media_type_of
 from wieldy.web.fetch import FetchedResponse
@@ -62,7 +63,7 @@ async def read_page(response: FetchedResponse, folder: Path) -> WebPage:
         return await _read_pdf(response, folder)
     if kind := binary_kind(head):
         raise ToolFailure(
-            f"{response.url} is not text: {kind}, {_size(len(response.body))}.",
+            f"{response.url} is not text: {kind}, {format_size(len(response.body))}.",
             "Only web pages, text, PDF and images can be read; fetch other files with Bash if you need them.",
         )
     return await _read_text(response, media_type, charset)
@@ -73,11 +74,11 @@ async def _read_text(response: FetchedResponse, media_type: str, charset: str | 
     text = await in_thread(decode_page, response.body, charset, markup=is_html or media_type.endswith("xml"))
     remarks = []
     if response.truncated:
-        remarks.append(f"the page is longer than {_size(len(response.body))}; the rest was not fetched")
+        remarks.append(f"the page is longer than {format_size(len(response.body))}; the rest was not fetched")
     title = ""
     if is_html:
         if len(text) > MAX_CHARS and not response.truncated:
-            remarks.append(f"only the first {_size(MAX_CHARS)} of the page are shown")
+            remarks.append(f"only the first {format_size(MAX_CHARS)} of the page are shown")
         title = title_of(text)
         if (target := refresh_target(text, response.url)) is not None:
             remarks.append(f"the page leads on to {target}; to read that page, call WebFetch with this address")
@@ -127,7 +128,9 @@ def _save_pdf(folder: Path, body: bytes) -> str:
 
 def _require_complete(response: FetchedResponse) -> None:
     if response.truncated:
-        raise ToolFailure(f"{response.url} is larger than {_size(len(response.body))} and was not fetched completely.")
+        raise ToolFailure(
+            f"{response.url} is larger than {format_size(len(response.body))} and was not fetched completely."
+        )
 
 
 def _http_error(response: FetchedResponse, media_type: str, charset: str | None) -> str:
@@ -152,10 +155,6 @@ def _parse_content_type(header: str) -> tuple[str, str | None]:
 def _looks_like_html(body: bytes) -> bool:
     head = body[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     return head.startswith((b"<!doctype html", b"<html", b"<head", b"<body", b"<title", b"<meta"))
-
-
-def _size(count: int) -> str:
-    return f"{count / (1 << 20):.1f} MB" if count >= 1 << 20 else f"{max(count // 1024, 1)} KB"
 
 
 CHARSET_IN_MARKUP = re.compile(

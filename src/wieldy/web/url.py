@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from wieldy.core.effects import Effects, Fetches
 from wieldy.core.errors import Refusal
-from wieldy.core.truncate import truncate
+from wieldy.core.text import truncate
 from wieldy.core.workspace import Workspace
 
 MAX_LENGTH = 8192

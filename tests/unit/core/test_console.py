@@ -28,7 +28,7 @@ from wieldy.core.console import (
     write,
     write_json,
 )
-from wieldy.core.invisible_text import escape_controls
+from wieldy.core.text import escape_controls
 
 ESCAPES: dict[str, str] = json.loads((Path(__file__).parents[2] / "corpora/terminal/escapes.json").read_text())
 DANGEROUS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")

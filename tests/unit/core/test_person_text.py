@@ -11,7 +11,7 @@ from tests.words_for_models import FOR_MODELS
 from wieldy import Toolbox, tool
 from wieldy.core.decision import Answer
 from wieldy.core.errors import ToolFailure
-from wieldy.core.person_text import without_reminders
+from wieldy.core.text import without_reminders
 from wieldy.tools import MODULES, builtin_tool
 
 

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from msgspec import Struct
 
 from wieldy.core.schema.strict_json import MAX_DEPTH, is_too_deep
+from wieldy.core.text import did_you_mean, plural, truncate, truncate_line
 
 MAX_REPORTED_WAYS = 5_000
 
@@ -313,7 +314,7 @@ def _expected(error: Any) -> str:
         case "pattern":
             return f"text that matches `{kind.value}`"
         case _:
-            return f"a value for which this holds: {shorten(error.message, 200)}"
+            return f"a value for which this holds: {truncate(error.message, 200)}"
 
 
 _A = {
@@ -349,12 +350,12 @@ def describe_value(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case int() | float():
-            return f"the number {shorten(str(value), _MAX_VALUE_CHARS)}"
+            return f"the number {truncate(str(value), _MAX_VALUE_CHARS)}"
         case str():
-            return f"the string {_json(shorten(value, _MAX_VALUE_CHARS))}" if value else "an empty string"
+            return f"the string {_json(truncate(value, _MAX_VALUE_CHARS))}" if value else "an empty string"
         case Mapping():
             return (
-                f"an object ({', '.join(shorten(str(key), 20) for key in list(value)[:5])})"
+                f"an object ({', '.join(truncate(str(key), 20) for key in list(value)[:5])})"
                 if value
                 else "an empty object"
             )
@@ -370,11 +371,6 @@ def _either(choices: Iterable[str]) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def shorten(text: str, limit: int) -> str:
-    """Like `core.truncate.truncate`, for this bottom layer."""
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _path(steps: Iterable[str | int]) -> str:
@@ -393,8 +389,7 @@ _MAX_LINE_CHARS = 120
 
 def explain(tool_name: str, problems: Sequence[Problem], schema: Mapping[str, Any]) -> str:
     """Say what is wrong with the input of a tool."""
-    count = f"{len(problems)} problems" if len(problems) != 1 else "1 problem"
-    lines = [f"{tool_name} was not run, its input has {count}:"]
+    lines = [f"{tool_name} was not run, its input has {plural(len(problems), 'problem')}:"]
     lines.extend(f"- {line}" for line in _lines(problems[:_MAX_PROBLEMS], schema))
     if len(problems) > _MAX_PROBLEMS:
         lines.append(f"- and {len(problems) - _MAX_PROBLEMS} more")
@@ -404,7 +399,7 @@ def explain(tool_name: str, problems: Sequence[Problem], schema: Mapping[str, An
 def _lines(problems: Sequence[Problem], schema: Mapping[str, Any]) -> Iterator[str]:
     missing = {problem.path for problem in problems if problem.got == "nothing"}
     for problem in problems:
-        path = shorten(problem.path, _MAX_LINE_CHARS)
+        path = truncate(problem.path, _MAX_LINE_CHARS)
         if not path:
             yield problem.message
         elif problem.got == "nothing":
@@ -434,7 +429,7 @@ def _about(path: str, schema: Mapping[str, Any]) -> str:
         return ""
     kinds = field.get("type")
     kind = " or ".join(kinds) if isinstance(kinds, list) else kinds
-    about = shorten(" ".join(str(field.get("description", "")).split()), _MAX_LINE_CHARS)
+    about = truncate_line(str(field.get("description", "")), _MAX_LINE_CHARS)
     detail = f"{kind}: {about}" if kind and about else kind or about
     return f" ({detail})" if detail else ""
 
@@ -444,16 +439,8 @@ def _suggest_field(path: str, missing: set[str], schema: Mapping[str, Any]) -> s
     known = [str(name) for name in _properties_around(path, schema)]
     if not known:
         return ""
-    from difflib import get_close_matches
-
     parent = path.removesuffix(_name(path))
-    by_folded_name = {_fold(name): name for name in sorted(known, key=lambda name: parent + name in missing)}
-    matches = get_close_matches(_fold(_name(path)), by_folded_name, n=1, cutoff=0.6)
-    return f"; did you mean `{by_folded_name[matches[0]]}`?" if matches else ""
-
-
-def _fold(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+    return did_you_mean(_name(path), sorted(known, key=lambda name: parent + name in missing))
 
 
 def _name(path: str) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from wieldy.core.schema.check import shorten
 from wieldy.core.schema.strict_json import MAX_DEPTH, Decoded, TooDeep, decode, is_too_deep
+from wieldy.core.text import truncate
 
 _JUNK = " \t\r\n\f\v\0\ufeff\u200b\u00a0\u2028\u2029"
 _FENCE = re.compile(r"```[ \t]*[A-Za-z0-9_+-]*[ \t]*(?:\r?\n|(?=[{\"]))")
@@ -315,4 +315,4 @@ class Repair:
             hint = ' A double quote inside a string must be written \\", and a backslash \\\\.'
         elif self._next in (_Next.KEY, _Next.KEY_OR_END):
             hint = " Every key needs double quotes."
-        return Malformed(f"expected {self._next.value}, found {shorten(piece, 30)}.{hint}", at)
+        return Malformed(f"expected {self._next.value}, found {truncate(piece, 30)}.{hint}", at)

@@ -31,8 +31,8 @@ from wieldy.core.events import (
     ToolProgress,
 )
 from wieldy.core.state_dirs import open_private
+from wieldy.core.text import truncate
 from wieldy.core.threads import in_thread, in_thread_uncancellable
-from wieldy.core.truncate import truncate
 from wieldy.core.workspace import Workspace
 from wieldy.faces.batch.isolation import Isolation, SourceCache, WorkingCopy, make_copy
 from wieldy.faces.batch.rates import GatedProvider, RateGate, WorkClock, rate_key

@@ -17,10 +17,9 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from wieldy.core.truncate import truncate
+from wieldy.core.text import format_duration, truncate
 from wieldy.faces.batch.results import AttemptResult
 from wieldy.faces.batch.store import StoredRun, StoreError, latest_results, write_durably
-from wieldy.faces.batch.tasks import format_duration
 
 _SHARD = re.compile(r"-of-(\d+)")
 BAR_CELLS = 20
@@ -92,7 +91,7 @@ def progress_line(state: Mapping[str, Any], *, bar: bool = True, width: int | No
     if bar:
         cells = BAR_CELLS * done // total if total else BAR_CELLS
         line = f"[{'#' * cells}{'-' * (BAR_CELLS - cells)}] {line}"
-    return line if width is None or len(line) <= width else line[: max(width - 1, 0)] + "…"
+    return line if width is None else truncate(line, width)
 
 
 REPORT_NAME = "report.html"

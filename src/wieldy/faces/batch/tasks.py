@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from wieldy.core.errors import WieldyError
+from wieldy.core.text import did_you_mean, plural
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smhd]?)")
@@ -26,20 +27,6 @@ def parse_duration(text: str) -> float:
     if not seconds > 0:
         raise ValueError(f"`{text}` is not a duration above 0, such as 90, 90s, 30m or 2h")
     return seconds
-
-
-def format_duration(seconds: float) -> str:
-    """Return a short form for people: `0.4s`, `42s`, `3m12s`, `2h05m`, `3d04h`."""
-    if seconds < 9.95:
-        return f"{max(seconds, 0):.1f}s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02}s"
-    if whole < 86400:
-        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
-    return f"{whole // 86400}d{whole % 86400 // 3600:02}h"
 
 
 SourceKind: TypeAlias = Literal["root", "git", "archive"]
@@ -161,11 +148,9 @@ def parse_tasks(data: bytes, defaults: TaskDefaults, *, name: str = "tasks", fol
 
 
 def _describe_unknown(name: str, key: str, lines: list[int]) -> str:
-    from wieldy.engine.pipeline import nearest
 
-    near = nearest(key, [*TASK_KEYS, *LIMIT_KEYS])
-    hint = f"; did you mean `{near[0]}`?" if near else ""
-    more = f" and {len(lines) - 1} more lines" if len(lines) > 1 else ""
+    hint = did_you_mean(key, (*TASK_KEYS, *LIMIT_KEYS))
+    more = f" and {plural(len(lines) - 1, 'more line')}" if len(lines) > 1 else ""
     return f"{name}:{lines[0]}{more}: the key `{key}` is unknown and ignored{hint}"
 
 
@@ -273,15 +258,12 @@ class _TaskReader:
     def _tools(self, row: Mapping[str, Any]) -> tuple[str, ...] | None:
         if row.get("tools") is None:
             return None
-        from wieldy.engine.pipeline import nearest
         from wieldy.tools import MODULES
 
         names = self._texts(row, "tools")
         for name in names:
             if name not in MODULES and not name.startswith("mcp__"):
-                near = nearest(name, list(MODULES))
-                hint = f"; did you mean {near[0]}?" if near else ""
-                self.problems.append(f"`tools`: there is no tool {name}{hint}")
+                self.problems.append(f"`tools`: there is no tool `{name}`{did_you_mean(name, MODULES)}")
         return names
 
     def _settings(self, row: Mapping[str, Any]) -> dict[str, Any]:

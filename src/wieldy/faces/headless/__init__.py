@@ -15,6 +15,7 @@ from wieldy.agent.run_totals import RunTotals, encode_line, summarize
 from wieldy.agent.session import Session
 from wieldy.core.console import print_error
 from wieldy.core.events import Event, ModelAnswered, ModelRequested, Notice, Retried, RunEnded, ToolEnded
+from wieldy.core.text import plural
 
 DONE, ERROR, DENIED, LIMIT, INTERRUPTED = 0, 1, 3, 4, 130
 WAITING_SECONDS = 30.0
@@ -126,7 +127,7 @@ def _without_text(end: RunEnded, calls: int) -> RunEnded:
     """An answer without text is an error where nothing else was done; after calls it is only worth a line on stderr."""
     if not calls:
         return replace(end, why="error", is_error=True, detail="the model's answer has no text")
-    print_error(f"the model made {calls} call{'s' if calls > 1 else ''} and ended without a text")
+    print_error(f"the model made {plural(calls, 'call')} and ended without a text")
     return end
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from wieldy.core.decision import Answer, Question
-from wieldy.core.invisible_text import escape_invisible
+from wieldy.core.text import escape_invisible
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 
 ALLOW = "Allow once"

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from wieldy.core.logs import log
+from wieldy.core.text import format_duration
 from wieldy.faces.terminal.calls import CallState, CallSummary
 from wieldy.faces.terminal.markdown import MarkdownPiece, markdown_rows
 from wieldy.faces.terminal.text import Row, TextSpan, clip_row, display_width, make_printable, to_line, wrap_spans
@@ -212,7 +213,7 @@ def rows(block: Block, width: int) -> list[Row]:
         case CallBlock():
             return _call_rows(block.summary, room)
         case ThoughtBlock():
-            return [(TextSpan(f"thought for {format_seconds(block.seconds)}", "dim italic"),)]
+            return [(TextSpan(f"thought for {format_duration(block.seconds)}", "dim italic"),)]
         case TaskListBlock():
             return [task_row(status, text, room) for status, text in block.tasks]
         case LineBlock():
@@ -289,7 +290,7 @@ def clip_text_end(text: str, width: int) -> str:
 
 
 def _call_rows(summary: CallSummary, width: int) -> list[Row]:
-    seconds = format_seconds(summary.seconds) if summary.seconds >= 1 else ""
+    seconds = format_duration(summary.seconds) if summary.seconds >= 1 else ""
     note = " · ".join(part for part in (summary.note, seconds) if part)
     laid_out = [call_row(summary.name, summary.subject, summary.state, note, width)]
     laid_out += [clip_row((TextSpan(INDENT), TextSpan(f"↳ {lane}", "dim")), width) for lane in summary.lanes]
@@ -315,12 +316,3 @@ def _output_rows(summary: CallSummary, width: int) -> list[Row]:
 def task_row(status: str, text: str, width: int) -> Row:
     style = {"completed": "dim", "in_progress": "bold"}.get(status, "")
     return clip_row((TASK_MARKS.get(status, TextSpan("  ")), TextSpan(text, style)), width)
-
-
-def format_seconds(seconds: float) -> str:
-    if seconds < 9.95:
-        return f"{seconds:.1f} s" if seconds < 1 else f"{seconds:.0f} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

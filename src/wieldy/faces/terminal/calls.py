@@ -15,10 +15,9 @@ from wieldy.core.decision import Answer
 from wieldy.core.errors import WieldyError
 from wieldy.core.logs import log
 from wieldy.core.outcome import Done, Image, Interrupted, Refused, ToolResult
-from wieldy.core.person_text import without_reminders
+from wieldy.core.text import did_you_mean, format_size, plural, truncate, without_reminders
 from wieldy.core.tool import Tool
 from wieldy.core.tool_decorator import FunctionTool
-from wieldy.engine.pipeline import nearest
 from wieldy.faces.terminal.text import make_printable, to_line
 
 CallState: TypeAlias = Literal["writing", "waiting", "asking", "running", "done", "failed", "refused", "interrupted"]
@@ -273,7 +272,7 @@ def _agent_subject(fields: Mapping[str, Any]) -> str:
 
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 60 else text[:59] + "…"
+    return truncate(text, 60)
 
 
 def _line_range(fields: Mapping[str, Any]) -> str:
@@ -343,14 +342,7 @@ def _count_note(noun: str, result: ToolResult) -> str:
 
 def _image_note(result: ToolResult) -> str:
     images = [block for block in result.content if isinstance(block, Image)]
-    return ", ".join(f"{image.media_type}, {len(image.data) * 3 // 4096:,} kB" for image in images[:3])
-
-
-def plural(count: int, noun: str) -> str:
-    """A count with its noun."""
-    if count == 1:
-        return f"1 {noun}"
-    return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
+    return ", ".join(f"{image.media_type}, {format_size(len(image.data) * 3 // 4)}" for image in images[:3])
 
 
 class InvalidToolInput(WieldyError):
@@ -378,8 +370,8 @@ def parse_input(words: list[str], tool: Tool | None) -> Mapping[str, Any] | str:
         key, equals, value = word.partition("=")
         if not equals:
             raise InvalidToolInput(f"`{word}` is not key=value; fields of this tool: {', '.join(properties) or 'none'}")
-        if properties and key not in names and (near := nearest(key, names, most=1)):
-            raise InvalidToolInput(f"{tool.name if tool else ''} takes no `{key}`; did you mean `{near[0]}`?")
+        if properties and key not in names and (hint := did_you_mean(key, names)):
+            raise InvalidToolInput(f"{tool.name if tool else ''} takes no `{key}`{hint}")
         fields[key] = _parse_value(value, properties.get(key, {}))
     return fields
 

@@ -19,11 +19,11 @@ from wieldy.core.events import Event, RunEnded, Steered
 from wieldy.core.logs import log
 from wieldy.core.outcome import Image
 from wieldy.core.state_dirs import state_home
+from wieldy.core.text import plural
 from wieldy.core.threads import in_thread
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.engine.workspace_services import HostServices
 from wieldy.faces.terminal.blocks import Block, LineBlock, SpansBlock
-from wieldy.faces.terminal.calls import plural
 from wieldy.faces.terminal.desktop import TurnNotifier
 from wieldy.faces.terminal.status import Status, StatusCommand
 from wieldy.faces.terminal.text import Row, TextSpan

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from prompt_toolkit.completion import Completer, Completion, ThreadedCompleter
 
-from wieldy.core.invisible_text import escape_controls
+from wieldy.core.text import escape_controls
 from wieldy.faces.terminal.commands import COMMANDS
 
 if TYPE_CHECKING:

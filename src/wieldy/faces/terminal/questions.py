@@ -22,9 +22,8 @@ from msgspec import Struct
 from wieldy.core import console
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Answer, GrantScope, Question
-from wieldy.core.invisible_text import escape_invisible, escape_to_line
+from wieldy.core.text import escape_invisible, escape_to_line, truncate
 from wieldy.core.threads import in_thread
-from wieldy.core.truncate import truncate
 from wieldy.core.user_questions import QuestionHandler, UserAnswer, UserQuestion
 from wieldy.engine.services import Ask
 from wieldy.faces.terminal.blocks import change_rows

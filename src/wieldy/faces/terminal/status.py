@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from wieldy.core.events import Event, ModelAnswered, RunEnded, ToolEnded
+from wieldy.core.text import plural
 from wieldy.core.threads import in_thread
-from wieldy.faces.terminal.calls import plural
 from wieldy.faces.terminal.text import Row, TextSpan, clip_row, make_printable
 
 if TYPE_CHECKING:

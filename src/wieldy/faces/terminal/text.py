@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias, cast
 
 from wieldy.core.console import Fragment, Style, StyledText
-from wieldy.core.invisible_text import escape_controls
+from wieldy.core.text import escape_controls
 
 TAB_WIDTH = 4
 ELLIPSIS = "…"

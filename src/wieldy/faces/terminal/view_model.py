@@ -38,7 +38,7 @@ from wieldy.core.events import (
     ToolStarted,
 )
 from wieldy.core.outcome import Done, Failed, Outcome, Refused, Text, ToolResult
-from wieldy.core.person_text import without_reminders
+from wieldy.core.text import format_duration, plural, without_reminders
 from wieldy.faces.terminal.blocks import (
     INDENT,
     AnswerBlock,
@@ -49,11 +49,10 @@ from wieldy.faces.terminal.blocks import (
     TaskListBlock,
     ThoughtBlock,
     call_row,
-    format_seconds,
     rows,
     task_row,
 )
-from wieldy.faces.terminal.calls import MAX_RAW_CHARS, Call, CallFormatter, CallState, FindTool, Lane, plural
+from wieldy.faces.terminal.calls import MAX_RAW_CHARS, Call, CallFormatter, CallState, FindTool, Lane
 from wieldy.faces.terminal.markdown import MarkdownPiece, MarkdownStream
 from wieldy.faces.terminal.text import Row, TextSpan, clip_row, to_line
 
@@ -138,7 +137,7 @@ class ViewModel:
             case Retried():
                 self._end_text(event.at)
                 self._drop_unstarted_calls()
-                wait = f"retrying in {format_seconds(event.seconds)} ({event.attempt} of {event.most})"
+                wait = f"retrying in {format_duration(event.seconds)} ({event.attempt} of {event.most})"
                 self.blocks.append(LineBlock(f"{to_line(event.why, 300)}; {wait}"))
                 self.activity = Activity("waiting to retry", event.at)
             case Compacted():
@@ -292,7 +291,7 @@ class ViewModel:
         elif event.why == "interrupted":
             self.blocks.append(LineBlock("■ interrupted", "yellow"))
         elif event.seconds >= LONG_RUN_SECONDS:
-            self.blocks.append(LineBlock(f"worked for {format_seconds(event.seconds)}", "dim"))
+            self.blocks.append(LineBlock(f"worked for {format_duration(event.seconds)}", "dim"))
 
     # The live state
 
@@ -320,7 +319,7 @@ class ViewModel:
             live.append((TextSpan(f"… {len(calls) - MAX_LIVE_CALLS} more calls", "dim"),))
         if self.running and self.activity is not None and not calls:
             seconds = now - self.activity.since
-            note = f" {format_seconds(seconds)}" if seconds >= 1 else ""
+            note = f" {format_duration(int(seconds))}" if seconds >= 1 else ""
             live.append((TextSpan(f"{self.activity.text}…{note}", "dim italic"),))
         if self.running and self._tasks_changed:
             live += self._live_task_rows(room)
@@ -331,7 +330,7 @@ class ViewModel:
 
     def _live_call_rows(self, call: Call, width: int, now: float, progress: int) -> list[Row]:
         seconds = now - call.started
-        elapsed = format_seconds(seconds) if call.state == "running" and seconds >= 1 else ""
+        elapsed = format_duration(int(seconds)) if call.state == "running" and seconds >= 1 else ""
         live = [call_row(self.format.label(call.name), self.format.subject(call), call.state, elapsed, width)]
         if call.lanes:
             for lane in call.lanes.values():

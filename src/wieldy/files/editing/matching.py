@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
-from wieldy.core.truncate import truncate
+from wieldy.core.text import plural, truncate
 from wieldy.files.editing.document import (
     Document,
     Span,
@@ -218,7 +218,7 @@ def _offset(pairs: list[tuple[str, str]], base: IndentShift) -> IndentShift | No
 
 def _count(indent: str) -> str:
     kind = "tab" if set(indent) == {"\t"} else "space" if set(indent) == {" "} else "character"
-    return f"{len(indent)} {kind}{'s' if len(indent) != 1 else ''}"
+    return plural(len(indent), kind)
 
 
 def restyle(old: str, file_text: str, new: str, shift: IndentShift | None = None) -> str | None:
@@ -380,7 +380,7 @@ def _first_difference(sent: list[str], region: list[str], first: int) -> str:
         if same == len(a) and (a == file_line or number == first + len(sent) - 1):
             continue
         return (
-            f"First difference, line {number}, after {same} character{'s' if same != 1 else ''}: "
+            f"First difference, line {number}, after {plural(same, 'character')}: "
             f"old_string has {_describe(a, same)}, the file has {_describe(file_line, same)}."
         )
     return ""

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from wieldy.core.errors import ToolFailure
 from wieldy.core.filesystem import FileSystem
 from wieldy.core.setting_keys import default_of
+from wieldy.core.text import display_path, plural
 from wieldy.core.tool import Output
 from wieldy.files.detection import UTF8, Encoding, binary_kind, encoding_for_new, keep_encoding, named_encoding
 from wieldy.files.editing.diff import Merge, Patch, make_patch, merge
@@ -31,7 +32,7 @@ from wieldy.files.editing.document import (
 )
 from wieldy.files.editing.matching import MAX_COUNTED, TIERS, NotFound, Replacement, Tier, find_text, parse_tolerance
 from wieldy.files.editing.read_state import ReadRecord, ReadState
-from wieldy.files.search.format import HIDDEN_CONTROL, describe_characters, display_path
+from wieldy.files.search.format import HIDDEN_CONTROL, describe_characters
 from wieldy.files.writing.disk import WriteError
 from wieldy.files.writing.target import Target
 from wieldy.files.writing.writers import LocalWriter
@@ -280,10 +281,10 @@ def make_report(revision: Revision) -> Report:
 def _headline(name: str, revision: Revision, after: Document, patch: Patch) -> str:
     if revision.before is None:
         lines, size = after.count_lines(), len(revision.after)
-        return f"Created {name} ({lines} line{'s' if lines != 1 else ''}, {size} byte{'s' if size != 1 else ''})."
+        return f"Created {name} ({plural(lines, 'line')}, {plural(size, 'byte')})."
     if revision.before == revision.after:
         return f"{name} already has exactly this content; nothing was written."
-    count = f"{revision.count} replacement{'s' if revision.count != 1 else ''}, " if revision.count else ""
+    count = f"{plural(revision.count, 'replacement')}, " if revision.count else ""
     more = "more than " if patch.truncated else ""
     return f"Changed {name}: {count}{more}+{patch.added} -{patch.removed} lines."
 

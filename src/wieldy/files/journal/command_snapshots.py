@@ -176,12 +176,12 @@ def _recover(
     changes = _only_by_command(changes, ended)
     if changes.changes or changes.nodes or changes.uncovered:
         store.record(changes.changes, msgspec.structs.replace(origin, uncovered=changes.uncovered), changes.nodes)
-        from wieldy.files.search.format import display_path, escape_controls
+        from wieldy.core.text import printable_path
 
         paths = dict.fromkeys(each.path for each in changes.changes) | dict.fromkeys(
             each.path for each in changes.nodes
         )
-        names = [escape_controls(display_path(path)) for path in paths]
+        names = [printable_path(path) for path in paths]
         listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         notify(
             f"{origin.tool} ({origin.call_id}) was interrupted by a crash; undo now covers what it changed: {listed}"

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.files.search.format import display_path, escape_controls
+from wieldy.core.text import printable_path
 from wieldy.files.writing.target import WriteMethod
 from wieldy.files.writing.tree_commit import NodeChange
 
@@ -163,4 +163,4 @@ def _phrase(paths: list[str], reason: str, root: str) -> str:
 
 def _name(path: str, root: str) -> str:
     inside = root and path.startswith(root.rstrip("/") + "/")
-    return escape_controls(display_path(os.path.relpath(path, root) if inside else path))
+    return printable_path(os.path.relpath(path, root) if inside else path)

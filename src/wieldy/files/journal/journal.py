@@ -280,9 +280,9 @@ def _lock_names(entry: JournalEntry, writer: LocalWriter) -> list[str]:
 
 
 def _file_names(entry: JournalEntry) -> str:
-    from wieldy.files.search.format import display_path, escape_controls
+    from wieldy.core.text import printable_path
 
-    return ", ".join(escape_controls(display_path(path)) for path in entry.paths)
+    return ", ".join(printable_path(path) for path in entry.paths)
 
 
 T = TypeVar("T")

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from wieldy.core.errors import WieldyError
 from wieldy.core.filesystem import FileSystem
+from wieldy.core.text import format_size, plural, printable_path
 from wieldy.files.journal.entries import (
     ChangeOrigin,
     EntryFile,
@@ -29,7 +30,6 @@ from wieldy.files.journal.entries import (
 )
 from wieldy.files.journal.store import ContentUnavailable
 from wieldy.files.journal.tree_manifest import path_state
-from wieldy.files.search.format import display_path, escape_controls, format_size
 from wieldy.files.writing.target import is_at_or_below
 from wieldy.files.writing.tree_commit import Node, NodeChange, is_same_node, read_node
 
@@ -482,7 +482,7 @@ def plan_lines(plan: UndoPlan) -> list[str]:
     files = [f"  {line}" for line in lines]
     if len(files) > SHOWN_FILES and not plan.problems:
         rest = lines[SHOWN_FILES:]
-        files = [*files[:SHOWN_FILES], f"  … {_count(len(rest), 'more file')}: {_summary(rest)}"]
+        files = [*files[:SHOWN_FILES], f"  … {plural(len(rest), 'more file')}: {_summary(rest)}"]
     verb_of_loss = "not restored" if plan.entry is not None else "will not be restored"
     losses = [f"  ! {verb_of_loss}: {line}" for line in uncovered_lines(plan.uncovered)]
     return [f"{verb} {calls}:", *files, *losses]
@@ -493,10 +493,6 @@ def _summary(lines: Sequence[str]) -> str:
     kinds = Counter(line[0] for line in lines)
     words = {"+": "come back", "-": "go", "~": "change", "=": "stay"}
     return ", ".join(f"{kinds[sign]} {word}" for sign, word in words.items() if kinds[sign])
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def history_lines(entries: Iterable[JournalEntry]) -> list[str]:
@@ -565,7 +561,7 @@ def _node_line(node: RestoredNode) -> str:
 
 def _printable(text: str) -> str:
     """Text with control characters escaped: a file name must not control the terminal."""
-    return escape_controls(display_path(text))
+    return printable_path(text)
 
 
 def _describe_difference(now: bytes, then: bytes) -> str:

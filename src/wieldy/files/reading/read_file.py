@@ -24,6 +24,7 @@ from wieldy.core.errors import ToolFailure
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem, stat_result
 from wieldy.core.outcome import Content, Text
 from wieldy.core.realpath import PathChanged, open_resolved, realpath
+from wieldy.core.text import display_path, format_size
 from wieldy.core.tool import Output
 from wieldy.files.detection import (
     UTF8,
@@ -35,7 +36,7 @@ from wieldy.files.detection import (
     named_encoding,
 )
 from wieldy.files.reading import MAX_CHARS, MAX_LINES
-from wieldy.files.search.format import HIDDEN_CONTROL, SHOWN_RETURN, describe_characters, display_path, format_size
+from wieldy.files.search.format import HIDDEN_CONTROL, SHOWN_RETURN, describe_characters
 
 if TYPE_CHECKING:
     from wieldy.files.editing.read_state import ReadState

@@ -1,4 +1,4 @@
-"""Format names and lines for a model: short, on one line, and always valid text; suggest paths like one that is missing."""
+"""Format lines of files for a model: short, and always valid text; suggest paths like one that is missing."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 
 from wieldy.core.filesystem import LOCAL_FILES, Entry, FileSystem
+from wieldy.core.text import plural, printable_path, relative_path
 
 LINE_CHARS = 500
 LEAD_CHARS = 100
 # How a carriage return is shown that is no line end: the progress bars of programs are full of them.
 SHOWN_RETURN = "\N{SYMBOL FOR CARRIAGE RETURN}"
-_SURROGATE = re.compile("[\ud800-\udfff]")
 # Control characters that no result shows: `clean` in `engine/results.py` removes them.
 HIDDEN_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _NAMES = {
@@ -24,26 +24,6 @@ _NAMES = {
     "\r": "carriage return",
     "\x1b": "ESC",
 }
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
-
-def relative_path(path: str, cwd: str) -> str:
-    """A path as a model can use it again: relative when it is below the working directory, else absolute."""
-    prefix = cwd.rstrip("/") + "/"
-    short = path.removeprefix(prefix)
-    if short.startswith("~"):
-        short = f"./{short}"
-    return escape_controls(display_path(short))
-
-
-def display_path(path: str) -> str:
-    """A path as valid text; bytes that are not UTF-8 become replacement characters."""
-    return path if path.isascii() else _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", path)
-
-
-def escape_controls(text: str) -> str:
-    """Make control characters visible."""
-    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def describe_characters(counts: Mapping[str, int]) -> str:
@@ -51,7 +31,7 @@ def describe_characters(counts: Mapping[str, int]) -> str:
     total = sum(counts.values())
     kinds = [f"{count} {_NAMES.get(char, f'U+{ord(char):04X}')}" for char, count in sorted(counts.items())]
     listed = ", ".join(kinds[:5]) + (", …" if len(kinds) > 5 else "")
-    return f"{total} control character{'' if total == 1 else 's'} ({listed})"
+    return f"{plural(total, 'control character')} ({listed})"
 
 
 def cut_line(line: bytes, column: int = 0, missing_before: int = 0, missing_after: int = 0) -> str:
@@ -70,18 +50,6 @@ def cut_line(line: bytes, column: int = 0, missing_before: int = 0, missing_afte
     return opening + middle + (f" [{after} bytes cut]" if after else "")
 
 
-def format_size(count: int) -> str:
-    """A number of bytes in a readable unit."""
-    if count < 1000:
-        return f"{count} byte{'s' if count != 1 else ''}"
-    amount = float(count)
-    for unit in ("KB", "MB", "GB"):
-        amount /= 1000
-        if amount < 999.5:
-            return f"{amount:.3g} {unit}"
-    return f"{amount / 1000:.3g} TB"
-
-
 MAX_SCANNED = 4_000
 MAX_DEPTH = 4
 MIN_SCORE = 60.0
@@ -90,7 +58,7 @@ _SKIPPED_FOLDERS = frozenset({".git", "node_modules", "__pycache__", ".venv", ".
 
 def explain_unreachable(path: str, error: OSError, cwd: str, files: FileSystem = LOCAL_FILES) -> tuple[str, str]:
     """Why a path cannot be opened, with similar paths for a missing one, and what a model can do next."""
-    name = escape_controls(display_path(path))
+    name = printable_path(path)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         similar = ", ".join(relative_path(other, cwd) for other in find_similar_paths(path, files=files))
         if similar:

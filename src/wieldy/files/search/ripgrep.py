@@ -21,6 +21,7 @@ from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem, lo
 from wieldy.core.programs import own_program
 from wieldy.core.realpath import PathChanged, open_resolved_folder
 from wieldy.core.subprocesses import kill_process, limit_memory
+from wieldy.core.text import nearest_names
 from wieldy.core.threads import in_thread, run_in_background
 from wieldy.files.search.format import LEAD_CHARS, LINE_CHARS, SHOWN_RETURN, cut_line
 from wieldy.files.search.patterns import VERSION_CONTROL, endless_ignore_file, inside_repository
@@ -267,13 +268,11 @@ class RipgrepProgram(Struct, frozen=True):
 
     def nearest_types(self, file_type: str) -> list[str]:
         """The file types whose name or file endings resemble `file_type`, best first."""
-        from difflib import get_close_matches
-
         lines = _output_of(self.path, "--type-list").splitlines()
         types = {name: globs.split(", ") for name, _, globs in (line.partition(": ") for line in lines)}
         requested = file_type.lower().lstrip(".")
         by_ending = [name for name, globs in types.items() if f"*.{requested}" in globs]
-        return list(dict.fromkeys((*by_ending, *get_close_matches(requested, types, n=3, cutoff=0.5))))[:4]
+        return list(dict.fromkeys((*by_ending, *nearest_names(requested, types))))[:4]
 
 
 def find_ripgrep(env: Mapping[str, str] = os.environ) -> RipgrepProgram:

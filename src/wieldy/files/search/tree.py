@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from wieldy.core.filesystem import LOCAL_FILES, Entry, FileSystem
 from wieldy.core.realpath import open_resolved
-from wieldy.files.search.format import display_path, escape_controls
+from wieldy.core.text import display_path, printable_path
 from wieldy.files.search.patterns import (
     HiddenTest,
     IgnoreRules,
@@ -203,11 +203,11 @@ def _list_folder(path: str) -> Sequence[Entry]:
 
 def _format(entries: Iterable[TreeEntry], more: int | None, indent: str) -> Iterator[str]:
     for entry in entries:
-        name = escape_controls(display_path(entry.name))
+        name = printable_path(entry.name)
         if name.startswith("~"):
             name = f"./{name}"
         if entry.target is not None:
-            yield f"{indent}{name} -> {escape_controls(display_path(entry.target))}"
+            yield f"{indent}{name} -> {printable_path(entry.target)}"
         elif not entry.is_folder:
             yield indent + name
         else:

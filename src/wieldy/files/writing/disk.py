@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from wieldy.core.errors import WieldyError
-from wieldy.files.search.format import format_size
+from wieldy.core.text import format_size
 
 Data: TypeAlias = bytes | memoryview
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from wieldy.core.text import MISSPELLED, nearest_name
 from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.policy.hooks.events import HOOK_EVENTS, HookEvent
 from wieldy.policy.permissions.rules import Rule, parse
@@ -142,7 +142,7 @@ def parse_hooks(section: Any) -> tuple[list[Hook], list[str]]:
 def lost_guards(event: str, groups: Any) -> list[str]:
     """Return what is wrong with the hooks of an event that may block calls or prompts; its name may be misspelled."""
     guards = [name for name, kind in HOOK_EVENTS.items() if kind.can_block and kind.fails_closed]
-    name = event if event in HOOK_EVENTS else next(iter(get_close_matches(event, HOOK_EVENTS, n=1)), "")
+    name = event if event in HOOK_EVENTS else nearest_name(event, HOOK_EVENTS)
     return parse_hooks({event: groups})[1] if name in guards else []
 
 
@@ -153,8 +153,8 @@ def _is_same(hook: Hook, other: Hook) -> bool:
 def _check_spelling(entry: Mapping[str, Any], known: Collection[str]) -> None:
     """Raise `ValueError` for a misspelled key. Keys that resemble none may be those of other programs."""
     for key in entry:
-        if key not in known and (near := get_close_matches(key, known, n=1, cutoff=0.7)):
-            raise ValueError(f"`{key}` is not known; did you mean `{near[0]}`?")
+        if key not in known and (near := nearest_name(key, known, cutoff=MISSPELLED)):
+            raise ValueError(f"`{key}` is not known; did you mean `{near}`?")
 
 
 def _parse_hook(event: str, matcher: Any, entry: Any) -> Hook:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.decision import STRICTNESS, Advice, Behavior, Opinion
-from wieldy.core.truncate import truncate
+from wieldy.core.text import truncate
 from wieldy.policy.hooks.command import HookOutput
 from wieldy.policy.hooks.config import Hook
 from wieldy.policy.hooks.events import HOOK_EVENTS

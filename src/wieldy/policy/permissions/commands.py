@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from wieldy.core.decision import Behavior, Reason
 from wieldy.core.effects import Fetches, Reads, Writes
-from wieldy.core.invisible_text import describe_invisible, escape_invisible
+from wieldy.core.text import describe_invisible, escape_invisible
 from wieldy.policy.permissions import indirect_writes, suggest, symlinks
 from wieldy.policy.permissions.embedded_code import ArgumentScanner, CommandLine
 from wieldy.policy.permissions.escalation import escalating_option, tested_paths

@@ -12,7 +12,7 @@ from msgspec import Struct, to_builtins
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion
 from wieldy.core.effects import Delegates, Effect, Fetches, Reads, Runs, UsesServer, Writes, only_orders
-from wieldy.core.invisible_text import escape_to_line
+from wieldy.core.text import escape_to_line
 from wieldy.policy.permissions.decide import Policy
 from wieldy.policy.permissions.paths import PathResolver, normalize_path, path_key
 from wieldy.policy.permissions.patterns import CommandPattern, domain_matches, host_of, wildcard

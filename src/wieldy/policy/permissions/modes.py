@@ -6,6 +6,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from wieldy.core.text import did_you_mean
+
 ModeName: TypeAlias = Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk"]
 
 
@@ -37,8 +39,6 @@ def find_mode(name: str) -> Mode:
     mode = MODES.get(ALIASES.get(name, name))
     if mode is not None:
         return mode
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, MODES, n=1, cutoff=0.5)
-    hint = f"; did you mean `{near[0]}`?" if near else ""
-    raise ValueError(f"there is no permission mode `{name}`: choose one of {', '.join(MODES)}{hint}")
+    raise ValueError(
+        f"there is no permission mode `{name}`: choose one of {', '.join(MODES)}{did_you_mean(name, MODES)}"
+    )

@@ -21,10 +21,10 @@ from wieldy.core.active_commands import active_files
 from wieldy.core.effects import Writes
 from wieldy.core.errors import Refusal
 from wieldy.core.events import Notice
-from wieldy.core.invisible_text import escape_to_line
 from wieldy.core.own_writes import is_own_write
 from wieldy.core.realpath import PathChanged, open_resolved_folder, realpath
 from wieldy.core.state_dirs import make_private_folder
+from wieldy.core.text import escape_to_line
 from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.core.user_questions import UserQuestion
 from wieldy.policy.permissions.paths import ResolvedPath

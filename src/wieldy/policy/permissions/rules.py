@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
 from wieldy.core.decision import Behavior
+from wieldy.core.text import MISSPELLED, nearest_name, truncate
 from wieldy.core.tool import Tool
 from wieldy.core.tool_names import RENAMED_TOOLS
-from wieldy.core.truncate import truncate
 from wieldy.tools import MODULES, builtin_tool
 
 Layer: TypeAlias = Literal["managed", "command line", "code", "local", "project", "user", "session"]
@@ -156,8 +155,7 @@ def guess_tool(name: str) -> str | None:
     """Return the built-in tool that a misspelled name was probably meant to be."""
     if _is_known(name):
         return None
-    by_lower = {known.lower(): known for known in MODULES}
-    return next((by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=1, cutoff=0.75)), None)
+    return nearest_name(name, MODULES, cutoff=MISSPELLED)
 
 
 def _classify(name: str, specifier: str, behavior: Behavior) -> tuple[Kind, str, str | None]:

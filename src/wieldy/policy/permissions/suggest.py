@@ -10,7 +10,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from wieldy.core.effects import Reads, Writes
-from wieldy.core.truncate import truncate
+from wieldy.core.text import truncate
 from wieldy.policy.permissions.paths import PathResolver, ResolvedPath, is_below, path_key
 from wieldy.policy.permissions.patterns import CommandPattern, escape_command, escape_path
 from wieldy.policy.permissions.rules import Origin, Rule, RuleError, parse

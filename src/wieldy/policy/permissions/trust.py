@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from wieldy.core.invisible_text import escape_to_line
 from wieldy.core.state_dirs import config_home
+from wieldy.core.text import escape_to_line
 from wieldy.files.writing.locked_update import read_json_object, update_json_object
 
 FILE_NAME = "trust.json"

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from wieldy.core.schema.json_positions import JsonPath
 from wieldy.core.setting_keys import KEYS, SettingKey, key_tree, to_camel_case
-from wieldy.core.truncate import truncate
+from wieldy.core.text import MISSPELLED, SIMILAR, did_you_mean, nearest_name, truncate
 
 RESTRICTING = ("deny", "ask")
 _INVALID = object()
@@ -46,7 +46,7 @@ class InvalidValue(Struct, frozen=True):
         for depth, step in enumerate(self.path):
             if not isinstance(entry, Mapping):
                 break
-            near = step if step in entry else _nearest(str(step), list(entry), cutoff=0.6 if depth else 0.8)
+            near = step if step in entry else nearest_name(str(step), entry, cutoff=SIMILAR if depth else MISSPELLED)
             entry = entry.get(near, entry.get("*"))
         return _restricts(entry)
 
@@ -191,9 +191,7 @@ def _scalar_problem(value: Any, key: SettingKey) -> str | None:
     if key.kind == "number" and not value > 0:
         return f"above 0, not {value:g}"
     if key.choices and value not in key.choices:
-        near = _nearest(value, key.choices)
-        hint = f"; did you mean `{near}`?" if near else ""
-        return f"one of {', '.join(key.choices)}, not `{truncate(value, 40)}`{hint}"
+        return f"one of {', '.join(key.choices)}, not `{truncate(value, 40)}`{did_you_mean(value, key.choices)}"
     return None
 
 
@@ -204,18 +202,12 @@ def _are_strings(value: Any) -> bool:
 def _suggest_key(path: JsonPath, siblings: Mapping[str, Any]) -> str:
     """Suggest a key with a similar name: in the same section, else anywhere."""
     name = str(path[-1])
-    near = _nearest(name, [known for known in siblings if known != "*"])
+    near = nearest_name(name, [known for known in siblings if known != "*"])
     if near is not None:
         return f"; did you mean `{dotted((*path[:-1], near))}`?"
     by_last_name = {key.name.rpartition(".")[2]: key.name for key in reversed(KEYS)}
-    elsewhere = _nearest(name, list(by_last_name), cutoff=0.9)
+    elsewhere = nearest_name(name, by_last_name, cutoff=MISSPELLED)
     return "" if elsewhere is None else f"; did you mean `{by_last_name[elsewhere]}`?"
-
-
-def _nearest(name: str, known: list[str] | tuple[str, ...], cutoff: float = 0.6) -> str | None:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(name[:80], known, n=1, cutoff=cutoff)), None)
 
 
 def _type_name(value: Any) -> str:

@@ -42,7 +42,7 @@ class SettingsProblem(Struct, frozen=True):
     lost: bool = False
 
     def __str__(self) -> str:
-        from wieldy.core.invisible_text import escape_to_line
+        from wieldy.core.text import escape_to_line
 
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
         return escape_to_line(f"{place}: {self.text}" if place else self.text)

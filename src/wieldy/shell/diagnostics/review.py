@@ -22,6 +22,7 @@ from wieldy.core.decision import Advice
 from wieldy.core.effects import Writes
 from wieldy.core.outcome import Done, Outcome, Text
 from wieldy.core.programs import is_inside
+from wieldy.core.text import plural
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.shell.diagnostics.checkers import (
@@ -140,7 +141,7 @@ def _describe(path: str, diagnostics: list[Diagnostic]) -> str:
     lines = [f"  {diagnostic}" for diagnostic in diagnostics[:MAX_SHOWN]]
     if len(diagnostics) > MAX_SHOWN:
         lines.append(f"  … and {len(diagnostics) - MAX_SHOWN} more")
-    count = "1 new problem" if len(diagnostics) == 1 else f"{len(diagnostics)} new problems"
+    count = plural(len(diagnostics), "new problem")
     return f"This edit brought {count} into {path}:\n" + "\n".join(lines)
 
 

@@ -15,8 +15,8 @@ from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Notice
 from wieldy.core.own_python import own_python
 from wieldy.core.subprocesses import kill_process
+from wieldy.core.text import truncate_line
 from wieldy.core.threads import in_thread
-from wieldy.core.truncate import truncate_line
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.launch import Confinement
 from wieldy.shell.running.output import Whole

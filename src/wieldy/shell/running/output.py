@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from wieldy.core.state_dirs import make_private_folder
-from wieldy.core.truncate import keep_head, keep_tail, truncate
+from wieldy.core.text import keep_head, keep_tail, truncate
 from wieldy.shell.running.terminal_text import clean_bytes
 
 HEAD_BYTES = 64 << 10

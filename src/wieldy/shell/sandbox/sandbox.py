@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from wieldy.core.own_python import own_python
 from wieldy.core.programs import own_program
+from wieldy.core.text import truncate
 from wieldy.core.threads import in_thread
-from wieldy.core.truncate import truncate
 from wieldy.core.workspace import Workspace
 from wieldy.shell.running.launch import Confinement, find_bash
 from wieldy.shell.sandbox import bridge, kernel, landlock

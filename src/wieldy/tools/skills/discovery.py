@@ -10,8 +10,8 @@ from typing import ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from wieldy.core.events import Notice
 from wieldy.core.realpath import open_resolved
+from wieldy.core.text import format_size, truncate
 from wieldy.core.threads import in_thread
-from wieldy.core.truncate import truncate
 from wieldy.core.workspace import Workspace
 from wieldy.tools.skills.frontmatter import FrontMatterError
 
@@ -159,5 +159,5 @@ def _read(path: str) -> str:
     with open(descriptor, "rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise FrontMatterError(1, f"the file is larger than {MAX_BYTES // 1024} KB")
+        raise FrontMatterError(1, f"the file is larger than {format_size(MAX_BYTES)}")
     return data.decode("utf-8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -13,7 +12,8 @@ from msgspec import Struct
 
 from wieldy.core.option_checks import require_count
 from wieldy.core.state_dirs import config_home, user_home
-from wieldy.core.tool_names import RENAMED_TOOLS, suggest_name
+from wieldy.core.text import MISSPELLED, nearest_name, suggest_name
+from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.tools.skills.discovery import MarkdownCatalog, format_listing
 from wieldy.tools.skills.frontmatter import FrontMatterError, parse_markdown, parse_names
 
@@ -133,9 +133,8 @@ def _misspelled(field: str) -> str | None:
     """The field that restricts an agent and that a name was probably meant to be. Other unknown fields are ignored."""
     if field in RESTRICTIONS:
         return None
-    names = {"allowedtools": "tools", **{name.lower(): name for name in RESTRICTIONS}}
-    folded = re.sub(r"[-_ ]", "", field).lower()
-    return next((names[near] for near in get_close_matches(folded, names, n=1, cutoff=0.75)), None)
+    near = nearest_name(field, ("allowedTools", *RESTRICTIONS), cutoff=MISSPELLED)
+    return "tools" if near == "allowedTools" else near
 
 
 def _tools(value: Any) -> tuple[str, ...] | None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from wieldy.core.state_dirs import make_private_folder, state_home, user_home
+from wieldy.core.text import plural
 from wieldy.files.working_copies import (
     IsolationError,
     PatchRecorder,
@@ -85,7 +86,7 @@ class CopyChanges(Struct, frozen=True):
             return f"{where}. What it changed could not be found out: {self.problem}. The copy is {self.tree.root}."
         if not self.patch:
             return f"{where} and changed nothing there."
-        files = f"{self.files} file{'' if self.files == 1 else 's'}"
+        files = plural(self.files, "file")
         return (
             f"{where}. Its changes to {files} are NOT in your tree. They are in {self.patch}; to take them over, run "
             f"`git -C {shlex.quote(self.tree.live_top)} apply {shlex.quote(self.patch)}`. The copy is {self.tree.root}."
@@ -169,7 +170,7 @@ def _check_out_repository(live: str, commit: str, top: Path) -> str:
     changed = [os.fsdecode(entry[3:]) for entry in status.split(b"\0") if entry]
     for path in changed:
         _bring_over(os.path.join(live, path), os.path.join(top, path))
-    uncommitted = f" with {len(changed)} uncommitted file{'' if len(changed) == 1 else 's'}" if changed else ""
+    uncommitted = f" with {plural(len(changed), 'uncommitted file')}" if changed else ""
     return f"commit {commit[:10]}{uncommitted}, without ignored files"
 
 

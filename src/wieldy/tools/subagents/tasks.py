@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from wieldy.core.abort import Abort
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Notice
+from wieldy.core.text import plural
 from wieldy.core.workspace import Workspace
 from wieldy.tools.subagents.definitions import AgentDefinition
 
@@ -92,7 +93,7 @@ class SubagentReport(Struct, frozen=True):
 
     def summary(self) -> str:
         """One line: which agent, how much it did, what that cost."""
-        counts = [_count(self.turns, "turn"), _count(len(self.steps), "tool use")]
+        counts = [plural(self.turns, "turn"), plural(len(self.steps), "tool use")]
         if tokens := sum(self.usage.values()):
             counts.append(f"{tokens:,} tokens")
         if self.cost:
@@ -123,10 +124,6 @@ class SubagentReport(Struct, frozen=True):
         last = self.steps[-REPORTED_STEPS:]
         note = f"(the last {len(last)} of {len(self.steps)})\n" if len(last) < len(self.steps) else ""
         return f"What it had done until then:\n{note}" + "\n".join(f"- {step}" for step in last)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 class SubagentHandle:

@@ -149,7 +149,7 @@ def test_progress_says_what_matters_in_one_line(monkeypatch):
         )
     )  # fmt: skip
     assert line.startswith(
-        "[############--------] 6/10 done · 2 running · 2 left · 3 solved (75%) · $1.23 · 6.0/min · 40s to go"
+        "[############--------] 6/10 done · 2 running · 2 left · 3 solved (75%) · $1.23 · 6.0/min · 40 s to go"
     )
     assert line.endswith("errors: rate_limit 5, connection 1")
     assert len(progress_line(state(), width=20)) == 20

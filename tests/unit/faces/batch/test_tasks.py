@@ -14,7 +14,6 @@ from wieldy.faces.batch.tasks import (
     TaskFileError,
     TaskLimits,
     TaskSource,
-    format_duration,
     parse_duration,
     parse_tasks,
     read_tasks,
@@ -90,7 +89,7 @@ def test_every_problem_is_told_with_its_line(tmp_path):
     text = "\n".join(found)
     assert "t.jsonl:4: `id` is missing" in text
     assert f"there is no folder {tmp_path}/nowhere" in text
-    assert "did you mean Read?" in text
+    assert "did you mean `Read`?" in text
     assert "`soon` is not a duration" in text
     assert "t.jsonl:12: the id `ok` is already used in line 11" in text
 
@@ -131,10 +130,3 @@ def test_durations_are_read(text, seconds):
 def test_anything_else_is_no_duration(text):
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(text)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.44, "0.4s"), (42.2, "42s"), (192, "3m12s"), (7500, "2h05m"), (274_000, "3d04h")]
-)
-def test_durations_are_shown(seconds, text):
-    assert format_duration(seconds) == text

@@ -7,7 +7,6 @@ import pytest
 
 from wieldy.files.detection import Encoding
 from wieldy.files.reading.read_file import Page, describe_page
-from wieldy.files.search.format import format_size
 
 
 def page(**changed: Any) -> Page:
@@ -59,18 +58,3 @@ def page(**changed: Any) -> Page:
 )
 def test_only_what_the_reader_could_miss_is_said(shown: Page, said: str) -> None:
     assert describe_page(shown) == said
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 bytes"),
-        (999, "999 bytes"),
-        (1000, "1 KB"),
-        (151_000, "151 KB"),
-        (999_600, "1 MB"),
-        (2_500_000_000_000, "2.5 TB"),
-    ],
-)
-def test_sizes_are_said_as_people_say_them(count: int, text: str) -> None:
-    assert format_size(count) == text

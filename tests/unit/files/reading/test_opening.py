@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from wieldy.core.errors import ToolFailure
+from wieldy.core.text import display_path
 from wieldy.files.reading.read_file import HEAD, OpenFile
-from wieldy.files.search.format import display_path
 
 
 def test_a_directory_is_turned_away_with_the_tools_for_it(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from wieldy.files.search.format import LINE_CHARS, cut_line, display_path, escape_controls, relative_path
+from wieldy.files.search.format import LINE_CHARS, cut_line
 from wieldy.files.search.ripgrep import LineReader, MatchLine
 
 
@@ -83,19 +83,3 @@ def test_a_cut_never_falls_inside_a_character(column):
 def test_a_short_line_is_left_alone():
     assert cut_line("grün".encode(), 3) == "grün"
     assert cut_line(b"a\xffb") == "a\ufffdb"
-
-
-def test_names_are_short_below_the_working_directory_and_absolute_elsewhere():
-    assert relative_path("/w/a/b.py", "/w") == "a/b.py"
-    assert relative_path("/elsewhere/b.py", "/w") == "/elsewhere/b.py"
-    assert relative_path("/world/b", "/w") == "/world/b"
-    assert relative_path("/etc/x", "/") == "etc/x"
-
-
-def test_a_name_that_would_mean_home_is_made_safe():
-    assert relative_path("/w/~/x", "/w") == "./~/x"
-
-
-def test_odd_names_become_readable_text():
-    assert display_path("a\udcff") == "a\ufffd"
-    assert escape_controls("a\nb\x1b") == "a\\nb\\x1b"

@@ -6,7 +6,7 @@ from pathlib import Path
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Behavior
 from wieldy.core.effects import NO_EFFECTS
-from wieldy.core.invisible_text import describe_invisible, escape_invisible
+from wieldy.core.text import describe_invisible, escape_invisible
 from wieldy.policy.permissions.explain import check_examples, explain, format_rules, replay, rules_as_json
 from wieldy.policy.permissions.rules import Examples, Origin, parse
 from wieldy.policy.permissions.ruleset import RuleSet

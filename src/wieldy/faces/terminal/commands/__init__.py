@@ -41,10 +41,10 @@ def _explain(chat: Chat, name: str) -> None:
 
 
 def _say_unknown(chat: Chat, name: str) -> None:
-    from wieldy.engine.pipeline import nearest
+    from wieldy.core.text import nearest_name
 
-    near = nearest(name[1:], [each[1:] for each in COMMANDS], most=1)
-    hint = f"did you mean /{near[0]}?" if near else "/help lists them"
+    near = nearest_name(name[1:], [each[1:] for each in COMMANDS])
+    hint = f"did you mean /{near}?" if near else "/help lists them"
     chat.say(f"there is no command {name}; {hint}", "red")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from wieldy.core.text import truncate_middle
 from wieldy.core.threads import in_thread
-from wieldy.core.truncate import truncate_middle
 from wieldy.faces.terminal.calls import parse_input, split_words
 
 if TYPE_CHECKING:

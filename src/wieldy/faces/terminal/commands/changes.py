@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from wieldy.core.truncate import truncate_line
+from wieldy.core.text import plural, truncate_line
 from wieldy.faces.terminal.blocks import SpansBlock
 from wieldy.faces.terminal.text import Row, TextSpan
 
@@ -124,7 +124,7 @@ def _diff_rows(name: str, before: bytes | None, after: bytes | None) -> list[Row
 def _describe(checkpoint: Checkpoint) -> str:
     when = time.strftime("%H:%M", time.localtime(checkpoint.time))
     count = len(checkpoint.files)
-    changed = "no files changed since" if not count else f"{count} file{'s' if count > 1 else ''} changed since"
+    changed = "no files changed since" if not count else f"{plural(count, 'file')} changed since"
     return f"{when}  {truncate_line(checkpoint.text, SHOWN_PROMPT_CHARS)}  ({changed})"
 
 

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wieldy.core.person_text import without_reminders
+from wieldy.core.text import truncate_line, without_reminders
 from wieldy.core.threads import in_thread
-from wieldy.core.truncate import truncate_line
 from wieldy.faces.terminal.commands.command import ExitChat
 
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from wieldy.core.text import plural, truncate_line
 from wieldy.core.threads import in_thread
-from wieldy.core.truncate import truncate_line
-from wieldy.faces.terminal.calls import plural
 from wieldy.faces.terminal.commands.command import first_sentence
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from msgspec import Struct
 from wieldy.core.errors import ToolFailure
 from wieldy.core.project_text import read_project_bytes
 from wieldy.core.state_dirs import config_home, user_home
+from wieldy.core.text import truncate_line
 from wieldy.core.threads import in_thread
-from wieldy.core.truncate import truncate_line
 from wieldy.policy.permissions.paths import is_below
 
 if TYPE_CHECKING:
