@@ -16,8 +16,9 @@ from typing import Any
 from bench.claim import Claim
 
 from wieldy import Script, Session, tool
+from wieldy.agent.conversation import fold
 from wieldy.agent.records import ApprovalRequested, AssistantBlock, AssistantMessageEnded, ToolResultRecord, UserMessage
-from wieldy.agent.transcript import Transcript, fold, records
+from wieldy.agent.transcript import Transcript, records
 
 TURNS = 3_100
 AROUND = 100

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from wieldy.agent.event_stream import EventStream, TypedEventStream
     from wieldy.agent.records import QuestionDeferred
+    from wieldy.agent.runs import EventStream, TypedEventStream
     from wieldy.agent.session import Session
-    from wieldy.agent.transcript_store import Store
+    from wieldy.agent.transcript import Store
     from wieldy.core.backend import Backend, BackendProcess, FileInfo, FolderEntry
     from wieldy.core.call import ToolCall
     from wieldy.core.decision import Answer, Decision, Question, Reason
@@ -76,10 +76,10 @@ if TYPE_CHECKING:
     from wieldy.tools.subagents.definitions import AgentType
 
 _MODULE_NAMES: dict[str, str] = {
-    "agent.event_stream": "EventStream TypedEventStream",
+    "agent.runs": "EventStream TypedEventStream",
     "agent.records": "QuestionDeferred",
     "agent.session": "Session",
-    "agent.transcript_store": "Store",
+    "agent.transcript": "Store",
     "shell.backends.local": "LocalBackend",
     "shell.backends.overlay": "OverlayBackend OverlayChange OverlayError",
     "core.backend": "Backend BackendProcess FileInfo FolderEntry",

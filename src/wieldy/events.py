@@ -1,6 +1,6 @@
 """What happens while calls and sessions run: the types of their events."""
 
-from wieldy.agent.event_stream import EventStream, TypedEventStream
+from wieldy.agent.runs import EventStream, TypedEventStream
 from wieldy.core.events import (
     AgentEvent,
     AnyEvent,

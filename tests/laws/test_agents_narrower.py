@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.laws.test_permission_rules import WORLD, made_calls, made_rules, modes, opinions
 
-from wieldy.agent.subagent_toolbox import (
+from wieldy.agent.subagents import (
     MODES_BY_STRICTNESS,
     FilteredCatalog,
     StrictestPolicy,

@@ -22,10 +22,10 @@ from tests.unit.agent.oracle import check_history
 
 from wieldy import Session, Tool, ToolContext, ToolFailure, tool
 from wieldy.agent.records import TranscriptRecord
-from wieldy.agent.transcript import NAME
 from wieldy.core.errors import SessionError
 from wieldy.core.events import RunEnded
 from wieldy.core.provider import ProviderFailure
+from wieldy.core.session_files import TRANSCRIPT_NAME
 
 TOOLS = st.sampled_from(["look", "slow", "act", "fails", "nowhere"])
 IDS = st.sampled_from(["same", "other", "fresh"])
@@ -124,7 +124,7 @@ class SessionMachine(RuleBasedStateMachine):
         return [look, slow, act, fails]
 
     def photograph(self) -> None:
-        log = self.session.box.workspace.session_dir / NAME
+        log = self.session.box.workspace.session_dir / TRANSCRIPT_NAME
         self.picture = (log.read_bytes(), self.runs.copy(), self.ids.copy(), set(self.must_tell))
 
     def blocks(self, calls: list[tuple[str, str]], text: str = "") -> tuple[Said | Called, ...]:
@@ -204,7 +204,7 @@ class SessionMachine(RuleBasedStateMachine):
         if self.picture is None:
             self.photograph()
         assert self.picture is not None
-        log = self.session.box.workspace.session_dir / NAME
+        log = self.session.box.workspace.session_dir / TRANSCRIPT_NAME
         self.runner.run(self.session.aclose())
         kept, self.runs, self.ids, self.must_tell = self.picture
         following = log.read_bytes()[len(kept) :].split(b"\n")[0]
@@ -225,7 +225,7 @@ class SessionMachine(RuleBasedStateMachine):
     @rule()
     def fork(self) -> None:
         """Go on with a copy; of a session to which nothing has been said there is none."""
-        if not (self.session.box.workspace.session_dir / NAME).exists():
+        if not (self.session.box.workspace.session_dir / TRANSCRIPT_NAME).exists():
             return
         before, original = self.session.messages, self.session
         self.session = self.opened(resume=original.id, fork=True)

@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 from tests.unit.agent.oracle import check_history, check_request
 
 from wieldy import Script, Session, Tool, ToolFailure, tool
+from wieldy.agent.conversation import fold
 from wieldy.agent.records import TranscriptRecord
-from wieldy.agent.transcript import NAME, fold, records
+from wieldy.agent.transcript import records
 from wieldy.core.events import Event, RunEnded
+from wieldy.core.session_files import TRANSCRIPT_NAME
 
 CALLS = st.fixed_dictionaries(
     {"call": st.sampled_from(["note", "fails", "slow", "nowhere"])},
@@ -170,7 +172,7 @@ def test_a_crash_at_any_byte_of_the_log_leaves_a_session_one_can_resume(turns, s
     async def live(w: World) -> None:
         async with w.session(turns) as session:
             await ran(session)
-        path = session.box.workspace.session_dir / NAME
+        path = session.box.workspace.session_dir / TRANSCRIPT_NAME
         whole = path.read_bytes()
         path.write_bytes(whole[: round(share * len(whole))])
         before = [message.as_dict() for message in fold(records(path.parent)).messages]

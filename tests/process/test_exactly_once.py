@@ -23,7 +23,8 @@ from typing import Any
 import pytest
 
 from wieldy.agent.records import CallStarted, ToolResultRecord
-from wieldy.agent.transcript import NAME, records
+from wieldy.agent.transcript import records
+from wieldy.core.session_files import TRANSCRIPT_NAME
 
 KILLS = int(os.environ.get("WIELDY_TEST_KILLS", "24"))
 PARTS = max(4, KILLS // 6)  # that may run side by side
@@ -195,12 +196,12 @@ class Stage:
         )
 
     def session_folder(self) -> Path | None:
-        folders = list((self.place / "home" / "sessions").glob(f"*/{NAME}"))
+        folders = list((self.place / "home" / "sessions").glob(f"*/{TRANSCRIPT_NAME}"))
         return folders[0].parent if folders else None
 
     def size(self) -> int:
         folder = self.session_folder()
-        return (folder / NAME).stat().st_size if folder else 0
+        return (folder / TRANSCRIPT_NAME).stat().st_size if folder else 0
 
     def kill_at(self, size: int, delay: float) -> bool:
         """Run until the transcript has grown by so much and some time has passed, and kill; false if it ended before."""

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from tests.unit.agent.oracle import check_history
 
-from wieldy.agent.transcript import fold, records
+from wieldy.agent.conversation import fold
+from wieldy.agent.transcript import records
 
 TURNS = 12
 

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from wieldy.agent.transcript import NAME
+from wieldy.core.session_files import TRANSCRIPT_NAME
 
 
 def test_a_session_that_is_open_elsewhere_is_not_resumed_but_can_be_copied(wieldy, project, environment, tmp_path):
@@ -25,13 +25,13 @@ def test_a_session_that_is_open_elsewhere_is_not_resumed_but_can_be_copied(wield
     )
     try:
         folder = _session(Path(environment["WIELDY_HOME"]) / "sessions")
-        before = (folder / NAME).read_bytes()
+        before = (folder / TRANSCRIPT_NAME).read_bytes()
         second = wieldy("-p", "go on", f"--model=script:{short}", "--resume", folder.name)
         assert second.returncode != 0
         (line,) = second.stderr.splitlines()
         assert f"pid {holder.pid}" in line
         assert "--fork-session" in line
-        assert (folder / NAME).read_bytes() == before
+        assert (folder / TRANSCRIPT_NAME).read_bytes() == before
         copy = wieldy("-p", "go on", f"--model=script:{short}", "--resume", folder.name, "--fork-session")
         assert (copy.stdout, copy.returncode) == ("here\n", 0), copy.stderr
     finally:
@@ -44,7 +44,7 @@ def test_a_session_that_is_open_elsewhere_is_not_resumed_but_can_be_copied(wield
 def _session(folder: Path) -> Path:
     """The one session there is, once its model has said all that it will say."""
     for _ in range(6_000):
-        for found in folder.glob(f"*/{NAME}"):
+        for found in folder.glob(f"*/{TRANSCRIPT_NAME}"):
             if b"thinking" in found.read_bytes():
                 return found.parent
         time.sleep(0.01)

@@ -10,12 +10,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import is_
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from wieldy.agent.models import complete_message
 from wieldy.agent.records import HistoryReplaced, MediaWithheld, ResultsShortened, ThinkingRemoved
 from wieldy.agent.session_hooks import SessionHooks
-from wieldy.agent.side_requests import complete_message
-from wieldy.agent.toolbox_protocol import ToolboxProtocol
 from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError
@@ -26,6 +25,9 @@ from wieldy.core.state_dirs import make_private_folder, open_private
 from wieldy.core.text import truncate_middle
 from wieldy.core.threads import in_thread
 from wieldy.models.catalog import cost
+
+if TYPE_CHECKING:
+    from wieldy.agent.loop import AnyToolbox
 
 ENOUGH_SHARE = 0.5  # of the context window: if shortening results gets below it, no summary is made
 TAIL_SHARE = 0.1  # of the context window: the last messages that stay word for word after a summary
@@ -55,7 +57,7 @@ class Compactor:
 
     def __init__(
         self,
-        box: ToolboxProtocol,
+        box: AnyToolbox,
         provider: Provider,
         transcript: Transcript,
         hooks: SessionHooks,

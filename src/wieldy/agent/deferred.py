@@ -8,10 +8,10 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from wieldy.agent.conversation import Conversation
 from wieldy.agent.loop import AgentLoop, RunEnd
 from wieldy.agent.records import QuestionDeferred
 from wieldy.agent.runs import Work
-from wieldy.agent.transcript import Conversation
 from wieldy.core.abort import Abort
 from wieldy.core.decision import Answer, Question
 from wieldy.core.effects import USES_FOLDER

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from wieldy.agent.records import HistoryReplaced
-from wieldy.agent.transcript import clean_texts
+from wieldy.agent.records import HistoryReplaced, clean_texts
 from wieldy.core.errors import SessionError
 from wieldy.engine.results import clean
 

@@ -6,10 +6,13 @@ and ignores fields it does not know, so that an older version can read what a ne
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
+
+from wieldy.engine.results import clean
 
 VERSION = 2  # since 2, the start of each call that must not be made twice is recorded
 
@@ -288,3 +291,12 @@ def convert_record(data: Any) -> TranscriptRecord | None:
     except msgspec.ValidationError:
         return None
     return record
+
+
+def clean_texts(value: Any) -> Any:
+    """A JSON value whose strings can all be encoded and sent."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {clean_texts(key): clean_texts(item) for key, item in value.items()}
+    return [clean_texts(item) for item in value] if isinstance(value, list | tuple) else value

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from wieldy.agent.conversation import Conversation, fold
 from wieldy.agent.records import HistoryReplaced, SentPrompt, TranscriptRecord, UserMessage
-from wieldy.agent.transcript import Conversation, Transcript, fold, records
+from wieldy.agent.transcript import Transcript, records
 from wieldy.core.errors import SessionError
 from wieldy.core.threads import in_thread
 from wieldy.engine.toolbox import Toolbox

@@ -1,23 +1,115 @@
-"""Runs the prompts of a session, one at a time, each in a task that ends with `RunEnded`."""
+"""The runs of a session, one at a time: the task of each, its events, and answers with a type."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
-from wieldy.agent.event_stream import EventStream, TypedEventStream
+from msgspec import Struct
+
 from wieldy.agent.loop import AgentLoop, RunEnd
-from wieldy.agent.prompts import Prompt, SteeringQueue, prompt_text
+from wieldy.agent.prompts import Prompt, SteeringQueue, prompt_content, prompt_text
 from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
 from wieldy.core.errors import ClosedError, SessionError
 from wieldy.core.events import AnyEvent, RunEnded
+from wieldy.core.json_values import to_json
 from wieldy.core.provider import ProviderFailure, Usage
+from wieldy.core.schema.check import InvalidInput, SchemaError, UnsupportedAnnotation
+from wieldy.core.schema.parameters import Parameters
 from wieldy.core.supervise import Aborted
 from wieldy.engine.toolbox import Toolbox
+
+T = TypeVar("T")
+
+
+def final_text(ended: RunEnded) -> str:
+    """The model's last text. Raises `SessionError` for a run that failed or was interrupted."""
+    if ended.is_error or ended.why == "interrupted":
+        raise SessionError(ended.detail or ended.why)
+    return ended.text
+
+
+def require_answer(ended: RunEnded) -> None:
+    """Raise `SessionError` for a run that ended without an answer of the type that was asked for."""
+    final_text(ended)
+    if ended.why == "waiting":
+        raise SessionError("there is no answer yet: see session.pending, then session.answer(replies, returns=…)")
+
+
+class RunEvents:
+    """Iterates over the events of a run. Leaving the iteration, or `aclose`, interrupts the run.
+
+    Python closes an abandoned generator only at some later time. This object reports at once that nobody follows any more, so
+    that the session can be used again.
+    """
+
+    def __init__(self, events: AsyncGenerator[AnyEvent, None], on_abandoned: Callable[[], None]) -> None:
+        self._events = events
+        self._on_abandoned = on_abandoned
+        self._has_started = self._has_ended = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> AnyEvent:
+        self._has_started = True
+        try:
+            return await self._events.__anext__()
+        except BaseException:
+            self._has_ended = True
+            raise
+
+    async def aclose(self) -> None:
+        """Interrupt the run if it is not over, and wait for its end."""
+        self._has_ended = True
+        await self._events.aclose()
+
+    def __del__(self) -> None:
+        if self._has_started and not self._has_ended:
+            self._on_abandoned()
+
+    async def _end(self) -> RunEnded:
+        async for event in self:
+            if isinstance(event, RunEnded):
+                return event
+        raise SessionError("the run has ended already")
+
+
+class EventStream(RunEvents):
+    """The events of a run: iterate over them, or await the model's last text."""
+
+    def __await__(self) -> Generator[Any, None, str]:
+        """Run to the end and return the model's last text. Raises `SessionError` when the run ends otherwise."""
+        return self._finish().__await__()
+
+    async def _finish(self) -> str:
+        return final_text(await self._end())
+
+
+class TypedEventStream(RunEvents, Generic[T]):
+    """The events of a run whose answer has a type: iterate over them, or await the answer."""
+
+    def __init__(
+        self, events: AsyncGenerator[AnyEvent, None], on_abandoned: Callable[[], None], value: Callable[[], T]
+    ) -> None:
+        super().__init__(events, on_abandoned)
+        self._value = value
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Run to the end and return the answer. Raises `SessionError` where there is none, or questions are waiting."""
+        return self._finish().__await__()
+
+    async def _finish(self) -> T:
+        require_answer(await self._end())
+        return self._value()
+
 
 Work: TypeAlias = Callable[[AgentLoop, tuple[str, ...], Abort], Awaitable[RunEnd]]
 
@@ -183,3 +275,107 @@ class SessionRuns:
             if self._box.events.has_subscribers:
                 self._box.events.emit(ended)
         return ended
+
+
+MAX_CORRECTIONS = 3
+_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?```", re.DOTALL)
+
+
+class TypedAnswer(Struct, frozen=True):
+    """An answer that fits: the Python value, and the JSON it was made from."""
+
+    value: Any
+    data: Any
+
+
+class AnswerProblem(Exception):
+    """An answer does not fit; the message is for the model."""
+
+
+class AnswerType:
+    """What an answer must be: an annotation, such as a dataclass or `list[Plan]`, or a JSON Schema.
+
+    Raises `TypeError` or `ValueError` for something else.
+    """
+
+    def __init__(self, returns: Any) -> None:
+        try:
+            if isinstance(returns, Mapping):
+                self._parameters = Parameters.from_schema(returns)
+                self._parameters.compile()
+            else:
+                self._parameters = Parameters.from_annotation(returns, "the answer")
+        except SchemaError as error:
+            raise ValueError(f"the schema of the answer cannot be used: {error}") from None
+        except UnsupportedAnnotation as error:
+            raise TypeError(f"`returns` cannot be used: {error}") from None
+
+    @property
+    def instruction(self) -> str:
+        """What is sent with the prompt."""
+        schema = json.dumps(self._parameters.schema, ensure_ascii=False)
+        return f"When you are done, answer with JSON alone, without any other text. It must fit this JSON Schema:\n{schema}"
+
+    def read(self, text: str) -> TypedAnswer:
+        """Read the model's last text. Raises `AnswerProblem`."""
+        first_error: InvalidInput | None = None
+        for data in _find_json(text):
+            try:
+                return TypedAnswer(self._parameters.accept(data), data)
+            except InvalidInput as error:
+                first_error = first_error or error
+        if first_error is None:
+            raise AnswerProblem("Your answer is not JSON.")
+        problems = "\n".join(f"- {problem}" for problem in first_error.problems)
+        raise AnswerProblem(f"Your answer does not fit the schema:\n{problems}")
+
+    def check(self, work: Work) -> Work:
+        """Run some work until the last text fits; after some corrections that do not help the run ends with an error."""
+
+        async def checked(loop: AgentLoop, context: tuple[str, ...], abort: Abort) -> RunEnd:
+            attempt: Awaitable[RunEnd] = work(loop, context, abort)
+            problem = ""
+            for _ in range(MAX_CORRECTIONS + 1):
+                end = await attempt
+                if end.why != "done":
+                    return end
+                try:
+                    answer = self.read(end.text)
+                except AnswerProblem as error:
+                    problem = str(error)
+                else:
+                    return RunEnd(end.why, end.detail, end.text, end.failure, answer.value, to_json(answer.data))
+                attempt = loop.correct(f"{problem}\nAnswer again with JSON alone that fits the schema.", abort)
+            attempt.close()  # type: ignore[attr-defined]
+            lines = " ".join(problem.split())
+            return RunEnd(
+                "invalid_answer", f"the answer does not fit after {MAX_CORRECTIONS} corrections: {lines}", end.text
+            )
+
+        return checked
+
+
+def send_prompt(prompt: Prompt, returns: Any = None) -> Work:
+    """The work of sending a prompt; with `returns`, until the answer fits."""
+    answer_type = None if returns is None else AnswerType(returns)
+
+    async def send(loop: AgentLoop, context: tuple[str, ...], abort: Abort) -> RunEnd:
+        content = prompt_content(prompt)
+        if answer_type is not None:
+            content.append({"type": "text", "text": answer_type.instruction})
+        return await loop.run(content, context, abort)
+
+    return send if answer_type is None else answer_type.check(send)
+
+
+def _find_json(text: str) -> Iterator[Any]:
+    """The JSON values that a text may mean: all of it, then what stands in a code fence, in brackets or in braces."""
+    text = text.strip()
+    candidates = [text, *(match[1] for match in reversed(list(_FENCE.finditer(text))))]
+    for opening, closing in sorted((("[", "]"), ("{", "}")), key=lambda pair: text.find(pair[0])):
+        start, end = text.find(opening), text.rfind(closing)
+        if 0 <= start < end:
+            candidates.append(text[start : end + 1])
+    for candidate in candidates:
+        with contextlib.suppress(ValueError, RecursionError):
+            yield json.loads(candidate)

@@ -11,10 +11,19 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.agent.records import ApprovalRequested, AssistantBlock, SessionHeader, ToolResultRecord, UserMessage
-from wieldy.agent.transcript import NAME, records
+from wieldy.agent.conversation import fold
+from wieldy.agent.records import (
+    ApprovalRequested,
+    AssistantBlock,
+    QuestionDeferred,
+    SessionHeader,
+    ToolResultRecord,
+    UserMessage,
+)
+from wieldy.agent.transcript import Store, StoredTranscript, Transcript, records
 from wieldy.core.decision import Behavior
 from wieldy.core.errors import SessionError
+from wieldy.core.session_files import TRANSCRIPT_NAME
 from wieldy.core.state_dirs import state_home
 
 MIN_ID_CHARS = 4  # of a shortened id
@@ -50,11 +59,11 @@ def session_folder(session_id: str) -> Path:
 def find_session(session_id: str) -> Path:
     """The folder of a session that has a transcript, by its id or the beginning of it. Raises `SessionError`."""
     folder = session_folder(session_id)
-    if (folder / NAME).exists():
+    if (folder / TRANSCRIPT_NAME).exists():
         return folder
     matches: list[Path] = []
     if len(session_id) >= MIN_ID_CHARS and sessions_folder().is_dir():
-        matches = [path for path in sessions_folder().glob(f"{session_id}*") if (path / NAME).exists()]
+        matches = [path for path in sessions_folder().glob(f"{session_id}*") if (path / TRANSCRIPT_NAME).exists()]
     if len(matches) > 1:
         ids = ", ".join(sorted(path.name for path in matches)[:5])
         raise SessionError(f"{len(matches)} sessions begin with {session_id}: {ids}; give more of the id")
@@ -75,8 +84,8 @@ def check_session_ids(session_id: str | None, resume: str | None, *, fork: bool)
 
 def require_new(folder: Path, session_id: str) -> None:
     """Raise `SessionError` where a session of this id exists."""
-    if (folder / NAME).exists():
-        raise SessionError(f"there is a session {session_id} already; go on with it by --resume {session_id}")
+    if (folder / TRANSCRIPT_NAME).exists():
+        raise SessionError(f"there is a session {session_id} already; continue it with --resume {session_id}")
 
 
 def stored_sessions(root: str | os.PathLike[str] | None = None) -> Iterator[StoredSession]:
@@ -128,7 +137,7 @@ def _first_text(content: list[Any]) -> str:
 
 def _mtime(folder: Path) -> float:
     try:
-        return (folder / NAME).stat().st_mtime
+        return (folder / TRANSCRIPT_NAME).stat().st_mtime
     except OSError:
         return 0.0
 
@@ -154,3 +163,23 @@ def past_calls(folder: Path) -> Iterator[PastCall]:
         if call_id not in refused or refused[call_id] not in (None, "permission", "hook"):
             continue
         yield name, input, "ask" if call_id in asked else "deny" if refused[call_id] else "allow"
+
+
+class EarlierSession:
+    """A session to resume, from its folder or from a store, until its transcript is read. Raises `SessionError`."""
+
+    def __init__(self, session_id: str, store: Store | None) -> None:
+        self._folder = find_session(session_id) if store is None else None
+        self.id = session_id if self._folder is None else self._folder.name
+
+    async def load(self, transcript: Transcript) -> None:
+        """Read its records into a transcript. Raises `SessionError`."""
+        if isinstance(transcript, StoredTranscript):
+            await transcript.load_session(self.id)
+        else:
+            assert self._folder is not None
+            await transcript.load(self._folder)
+
+    def pending(self) -> list[QuestionDeferred]:
+        """Its open questions, as far as they can be read without waiting: from a folder."""
+        return [] if self._folder is None else fold(records(self._folder)).open_questions()

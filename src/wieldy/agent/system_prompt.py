@@ -11,12 +11,20 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem
+from wieldy.core.call import ToolCall
+from wieldy.core.errors import Refusal
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem, look
 from wieldy.core.project_text import upward_folders
+from wieldy.core.provider import Provider, ToolSpec
 from wieldy.core.state_dirs import config_home
 from wieldy.core.tool import Tool
+from wieldy.core.workspace import Workspace
+from wieldy.engine.pipeline import bind, normalize
+
+if TYPE_CHECKING:
+    from wieldy.agent.loop import AnyToolbox
 
 MAX_INSTRUCTION_CHARS = 32_000  # of all instruction files together
 # Read of one instruction file with its imports; longer ones are cut anyway.
@@ -179,3 +187,108 @@ def instruction_scope(instructions: bool, *, reads_user_files: object) -> Instru
     if not instructions:
         return "none"
     return "all" if reads_user_files else "project"
+
+
+class RequestPrefix:
+    """The cacheable prefix of one session's requests: the system prompt and the tools offered.
+
+    It is rebuilt when the mode or the catalog of tools changes. Tools that are activated later are appended, so that
+    a provider's cache of the prefix stays valid.
+    """
+
+    def __init__(
+        self,
+        box: AnyToolbox,
+        extra: str = "",
+        role: str = ROLE,
+        *,
+        instruction_scope: InstructionScope = "all",
+        describes_environment: bool = True,
+        record_activated: Callable[[list[str]], None] = lambda names: None,
+    ) -> None:
+        self._box = box
+        self._extra = extra
+        self._role = role
+        self._instruction_scope = instruction_scope
+        self._describes_environment = describes_environment
+        self._context_window: int | None = None
+        self._model = ""
+        self._mode = ""
+        self._catalog_changes = -1
+        self._has_new_activations = False
+        self._record_activated = record_activated
+        self._prepared = False
+        self.system: tuple[str, ...] = ()
+        self.offers: tuple[ToolSpec, ...] = ()
+        self.breaks: tuple[int, ...] = ()
+
+    async def prepare(self, provider: Provider, active: Iterable[str] = ()) -> None:
+        """Build the prefix for a provider, with the tools that were activated in an earlier run."""
+        self._context_window, self._model, self._mode = provider.context_window, provider.model, ""
+        self._box.workspace.services.activations.restore(active)
+        self._prepared = True
+        await self.refresh()
+
+    def on_activated(self, names: tuple[str, ...]) -> None:
+        """Send these tools in full from the next request on, and record that."""
+        if self._prepared:
+            self._has_new_activations = True
+            self._record_activated(list(names))
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing has changed since the prefix was built."""
+        box = self._box
+        unchanged = box.policy.mode == self._mode and box.catalog.changes == self._catalog_changes
+        return unchanged and not self._has_new_activations
+
+    async def refresh(self) -> None:
+        """Offer the tools that are available now; rebuild the system prompt if the mode or the catalog has changed."""
+        workspace, mode, changes = self._box.workspace, self._box.policy.mode, self._box.catalog.changes
+        unchanged = mode == self._mode and changes == self._catalog_changes
+        self._has_new_activations = False
+        offering = await self._box.offering(self._context_window)
+        self.offers, self.breaks = offering.definitions, offering.breaks
+        if unchanged:
+            return
+        self._mode, self._catalog_changes = mode, changes
+        names = {offer.name for offer in self.offers}
+        parts = (
+            system_prompt(offering.tools, mode=mode, extra=self._extra, role=self._role),
+            offering.listing,
+            workspace.services.skills.prompt_section() if "Skill" in names else "",
+            workspace.services.agent_types.prompt_section() if "Agent" in names else "",
+            *await look(workspace.files, self._describe_project, workspace),
+        )
+        self.system = tuple(part for part in parts if part)
+
+    def _describe_project(self, workspace: Workspace) -> tuple[str, str]:
+        """The instructions of the project and the user, and the environment."""
+        root, files = workspace.root, workspace.files
+        return (
+            instructions(root, workspace.env, self._read_refusal, self._instruction_scope, files),
+            environment(workspace.cwd, root, model=self._model, files=files) if self._describes_environment else "",
+        )
+
+    def _read_refusal(self, path: str, folder: str) -> str | None:
+        """Why the policy does not let an instruction file in `folder` quote a file; None if it does.
+
+        Nobody is asked: what would be asked is refused. Only that a file is outside the project does not matter where it is
+        beside or below the instruction file, which is outside too.
+        """
+        from wieldy.tools.read import read
+
+        try:
+            plan = normalize(bind(ToolCall("instructions", read.name, {"file_path": path}), read), self._box.workspace)
+        except Refusal as refusal:
+            return str(refusal)
+        decision = self._box.services.judge.decide(plan, ())
+        if decision.behavior == "allow":
+            return None
+        # A mode only says what becomes of a question.
+        obstacles = [reason for reason in decision.reasons if reason.behavior != "allow" and reason.kind != "mode"]
+        is_outside_only = obstacles and all(one.kind == "path" and one.behavior == "ask" for one in obstacles)
+        realpath = self._box.workspace.files.realpath
+        if is_outside_only and Path(realpath(path)).is_relative_to(realpath(folder)):
+            return None
+        return str(obstacles[0]) if obstacles else decision.why

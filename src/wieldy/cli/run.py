@@ -195,7 +195,7 @@ def answer_schema(source: str | None) -> dict[str, Any] | None:
     """Return the JSON Schema that answers must fit, from a file or its JSON. Raises `UsageError`."""
     if source is None:
         return None
-    from wieldy.agent.typed_answers import AnswerType
+    from wieldy.agent.runs import AnswerType
 
     schema = _read_json(source, "schema of the answer")
     try:

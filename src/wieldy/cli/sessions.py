@@ -10,11 +10,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from wieldy.agent.conversation import CallError, fold
 from wieldy.agent.store import StoredSession, find_session, last_session, stored_sessions
-from wieldy.agent.transcript import NAME, CallError, fold, raw_records, records
+from wieldy.agent.transcript import raw_records, records
 from wieldy.cli.arguments import add_root, add_subcommand, command_parser
 from wieldy.core.console import encode_json, write, write_error, write_json, write_json_text
 from wieldy.core.messages import ContentBlock
+from wieldy.core.session_files import TRANSCRIPT_NAME
 from wieldy.core.text import plural, without_reminders
 
 EXAMPLES = """examples:
@@ -98,7 +100,7 @@ def _show(options: argparse.Namespace) -> int:
 def _export(options: argparse.Namespace) -> int:
     folder = find_session(options.id)
     if options.script:
-        from wieldy.agent.recording import record_script
+        from wieldy.agent.export import record_script
 
         script = json.dumps(record_script(folder), ensure_ascii=False, indent=1) + "\n"
         Path(options.script).write_text(script, encoding="utf-8")
@@ -117,7 +119,7 @@ def _as_json(session: StoredSession) -> dict[str, Any]:
         "begun": session.begun,
         "changed": session.changed,
         "prompt": session.prompt,
-        "transcript": str(session.folder / NAME),
+        "transcript": str(session.folder / TRANSCRIPT_NAME),
     }
 
 

@@ -71,6 +71,20 @@ def open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
+def fsync_folder(folder: Path) -> None:
+    """Bring the names in a folder to disk, where the system can do that."""
+    try:
+        file = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(file)
+    except OSError:
+        return
+    finally:
+        os.close(file)
+
+
 def _home(env: Mapping[str, str], variable: str, below_home: str) -> Path:
     if moved := env.get("WIELDY_HOME"):
         return Path(moved).expanduser().absolute()

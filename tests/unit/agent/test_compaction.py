@@ -11,7 +11,8 @@ from tests.unit.agent.oracle import check_history, check_request
 
 from wieldy import Script, tool
 from wieldy.agent.compaction import SUMMARY_PREFIX, as_text, char_count, with_summary
-from wieldy.agent.transcript import fold, records
+from wieldy.agent.conversation import fold
+from wieldy.agent.transcript import records
 from wieldy.core.events import Compacted
 from wieldy.core.messages import Message
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.unit.agent.oracle import check_history, check_request
 
+from wieldy.agent.conversation import Conversation, fold
 from wieldy.agent.records import (
     AssistantBlock,
     AssistantMessageEnded,
@@ -17,7 +18,6 @@ from wieldy.agent.records import (
     UserMessage,
     convert_record,
 )
-from wieldy.agent.transcript import Conversation, fold
 
 CALL = {"type": "tool_use", "id": "a", "name": "Read", "input": {}}
 OTHER = {"type": "tool_use", "id": "b", "name": "Read", "input": {}}

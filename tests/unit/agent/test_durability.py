@@ -11,7 +11,6 @@ import pytest
 from tests.unit.agent.conftest import ended, events_of
 
 from wieldy import Script, Session, tool
-from wieldy.agent.background_fsync import BackgroundFsync
 from wieldy.agent.records import UserMessage
 from wieldy.agent.transcript import Transcript, records
 from wieldy.core.errors import SessionError
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Disk:
-    """Sees what is on disk for sure, by the syncer's own count, each time a tool runs or a request leaves."""
+    """Sees what is on disk for sure, by the transcript's own count, each time a tool runs or a request leaves."""
 
     def __init__(self) -> None:
         self.session: Session | None = None
@@ -29,13 +28,12 @@ class Disk:
 
     def look(self, what: str) -> None:
         assert self.session is not None and isinstance(self.session.transcript, Transcript)
-        syncer = self.session.transcript._fsyncs
-        assert isinstance(syncer, BackgroundFsync)
-        assert self.session.transcript.path is not None
-        lines = self.session.transcript.path.read_text().splitlines()
+        transcript = self.session.transcript
+        assert transcript.path is not None
+        lines = transcript.path.read_text().splitlines()
         wanted = '{"type":"result"' if what == "request" else '"type":"tool_use"'
         needed = max((n for n, line in enumerate(lines, 1) if wanted in line), default=0)
-        self.seen.append((what, syncer._on_disk >= needed))
+        self.seen.append((what, transcript._on_disk >= needed))
 
     def tools(self) -> list[Any]:
         @tool(needs_permission=False)
@@ -100,15 +98,14 @@ async def test_a_disk_that_fails_ends_the_run_before_anything_is_changed(tmp_pat
 
     async with session:
         assert isinstance(session.transcript, Transcript)
-        session.transcript.open()
-        assert session.transcript._fsyncs is not None
-        session.transcript._fsyncs._before = full
+        assert session.transcript._payloads is not None
+        session.transcript._payloads.fsync = full  # type: ignore[method-assign]
         end = ended(await events_of(session))
         assert end.is_error
         assert "No space left on device" in end.detail
         assert disk.seen == []
-        session.transcript._fsyncs._error = None
-        session.transcript._fsyncs._before = lambda: None
+        session.transcript._fsync_error = None
+        del session.transcript._payloads.fsync
 
 
 def breaking(how: Any) -> Any:

@@ -11,12 +11,14 @@ import pytest
 from tests.unit.agent.oracle import check_history
 
 from wieldy import Script, Session, Tool, tool
-from wieldy.agent.lost_calls import WHY_ASKED
+from wieldy.agent.conversation import NOT_RUN, UNKNOWN, UNKNOWN_FOR_PERSON, fold
 from wieldy.agent.records import CallStarted, ToolResultRecord
-from wieldy.agent.transcript import NAME, NOT_RUN, UNKNOWN, UNKNOWN_FOR_PERSON, fold, records
+from wieldy.agent.resume import WHY_ASKED
+from wieldy.agent.transcript import records
 from wieldy.cli.sessions import main as sessions_main
 from wieldy.core.errors import ToolDefinitionError
 from wieldy.core.events import Notice, RunEnded
+from wieldy.core.session_files import TRANSCRIPT_NAME
 
 pytestmark = pytest.mark.asyncio
 
@@ -71,9 +73,9 @@ def make(make_session: Any, ran: list[str]) -> Any:
 def cut(session: Session, keep: Any) -> Path:
     """Leave only the first lines of a transcript, up to the one for which `keep` is false."""
     folder = session.box.workspace.session_dir
-    lines = (folder / NAME).read_bytes().splitlines(keepends=True)
+    lines = (folder / TRANSCRIPT_NAME).read_bytes().splitlines(keepends=True)
     kept = list(_until(lines, keep))
-    (folder / NAME).write_bytes(b"".join(kept))
+    (folder / TRANSCRIPT_NAME).write_bytes(b"".join(kept))
     return folder
 
 
@@ -296,7 +298,7 @@ async def test_the_model_hears_of_an_unknown_call_by_an_answer_without_replies(m
 
 async def test_a_transcript_that_does_not_tell_what_had_started_claims_nothing(make):
     first = await killed(make, call("plain", "p"), before_start)
-    path = first.box.workspace.session_dir / NAME
+    path = first.box.workspace.session_dir / TRANSCRIPT_NAME
     path.write_text(path.read_text().replace('"v":2', '"v":1', 1))
     second, _ = await resumed(make, first)
     assert results(second) == {"p": "interrupted: this call has no result"}

@@ -9,7 +9,7 @@ from tests.unit.agent.conftest import ended, events_of
 from tests.unit.agent.oracle import check_history
 
 from wieldy import Script
-from wieldy.agent.model_turn import MAX_BACKOFF_SECONDS, MAX_RETRY_AFTER_SECONDS, retry_delay
+from wieldy.agent.loop import MAX_BACKOFF_SECONDS, MAX_RETRY_AFTER_SECONDS, retry_delay
 from wieldy.agent.records import AssistantBlock, AssistantMessageEnded, MessageDiscarded
 from wieldy.agent.transcript import records
 from wieldy.core.events import ModelAnswered, ModelRequested, Retried, ToolEnded, ToolStarted, ToolSucceeded

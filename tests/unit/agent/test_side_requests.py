@@ -11,7 +11,7 @@ from tests.unit.models.wire import anthropic_stream, loopback, sse, status, stre
 from tests.unit.web.loopback import response, serving
 
 from wieldy import Session
-from wieldy.agent.side_requests import PAGE_PROMPT
+from wieldy.agent.models import PAGE_PROMPT
 from wieldy.models.anthropic import Anthropic
 from wieldy.testing import Script
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from wieldy import Image, Script, Session, tool
-from wieldy.agent.trajectory import build_trajectory
+from wieldy.agent.export import build_trajectory
 
 pytestmark = pytest.mark.asyncio(loop_scope="function")
 

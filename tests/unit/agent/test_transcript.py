@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from wieldy.agent.payloads import PAYLOAD_CHARS, PAYLOAD_LOST
 from wieldy.agent.records import AssistantBlock, AssistantMessageEnded, ToolResultRecord, TranscriptRecord, UserMessage
-from wieldy.agent.transcript import NAME, Transcript, raw_records, records
+from wieldy.agent.transcript import PAYLOAD_CHARS, PAYLOAD_LOST, Transcript, raw_records, records
 from wieldy.core.errors import SessionError
+from wieldy.core.session_files import TRANSCRIPT_NAME
 
 
 class Note(TranscriptRecord, frozen=True, tag="note"):
@@ -44,7 +44,7 @@ async def test_what_was_appended_is_read_in_order(tmp_path):
         log.append(record)
     await log.aclose()
     assert list(records(tmp_path / "s")) == some
-    assert (tmp_path / "s" / NAME).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "s" / TRANSCRIPT_NAME).stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.asyncio
@@ -63,8 +63,8 @@ async def test_whoever_waits_for_results_waits_for_nothing_that_came_after_them(
     log.append(ToolResultRecord({"type": "tool_result"}))
     await log.flush(results=True)
     may_go_on = threading.Event()
-    assert log._fsyncs is not None
-    log._fsyncs._before = may_go_on.wait  # type: ignore[assignment]
+    assert log._payloads is not None
+    log._payloads.fsync = may_go_on.wait  # type: ignore[method-assign,assignment]
     log.append(AssistantMessageEnded())
     async with asyncio.timeout(20):
         await log.flush(results=True)
@@ -81,15 +81,15 @@ def test_there_is_no_file_before_the_first_record_and_no_record_without_a_file(t
 @pytest.mark.asyncio
 async def test_every_torn_tail_loses_at_most_the_last_record(tmp_path):
     await written(tmp_path, {"a": 1}, {"b": "é"})
-    whole = (tmp_path / NAME).read_bytes()
+    whole = (tmp_path / TRANSCRIPT_NAME).read_bytes()
     for cut in range(len(whole)):
-        (tmp_path / NAME).write_bytes(whole[:cut])
+        (tmp_path / TRANSCRIPT_NAME).write_bytes(whole[:cut])
         assert notes(tmp_path) == [{"a": 1}, {"b": "é"}][: whole[: cut + 1].count(b"\n")]
 
 
 @pytest.mark.asyncio
 async def test_a_torn_tail_does_not_swallow_the_next_record(tmp_path):
-    (tmp_path / NAME).write_bytes(b'{"type":"note","data":1}\n{"torn')
+    (tmp_path / TRANSCRIPT_NAME).write_bytes(b'{"type":"note","data":1}\n{"torn')
     await written(tmp_path, 2)
     assert notes(tmp_path) == [1, 2]
 
@@ -97,7 +97,7 @@ async def test_a_torn_tail_does_not_swallow_the_next_record(tmp_path):
 @pytest.mark.asyncio
 async def test_lines_that_are_no_records_are_passed_over(tmp_path):
     deep = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
-    (tmp_path / NAME).write_bytes(
+    (tmp_path / TRANSCRIPT_NAME).write_bytes(
         b"\n".join([b"garbage", b"3", b"[]", b'{"a":1}', b"\xff\xfe", b'{"b":"\xff"}', deep, b""])
     )
     assert list(raw_records(tmp_path)) == [{"a": 1}]
@@ -107,7 +107,7 @@ async def test_lines_that_are_no_records_are_passed_over(tmp_path):
 @pytest.mark.asyncio
 async def test_records_of_unknown_type_are_kept_and_skipped_and_unknown_fields_ignored(tmp_path):
     known = {"type": "user", "content": [], "from_the_future": 1}
-    (tmp_path / NAME).write_text('{"type":"from the future","x":1}\n' + json.dumps(known) + "\n")
+    (tmp_path / TRANSCRIPT_NAME).write_text('{"type":"from the future","x":1}\n' + json.dumps(known) + "\n")
     log = Transcript(tmp_path)
     log.append(UserMessage(["more"]))
     await log.aclose()
@@ -121,7 +121,7 @@ async def test_a_long_text_in_a_known_record_comes_back(tmp_path):
     record = UserMessage([{"type": "text", "text": "é" * (PAYLOAD_CHARS + 1)}])
     log.append(record)
     await log.aclose()
-    assert (tmp_path / NAME).stat().st_size < 500
+    assert (tmp_path / TRANSCRIPT_NAME).stat().st_size < 500
     assert list(records(tmp_path)) == [record]
 
 
@@ -129,7 +129,7 @@ async def test_a_long_text_in_a_known_record_comes_back(tmp_path):
 async def test_long_strings_are_kept_once_beside_the_log(tmp_path):
     long = "é" * (PAYLOAD_CHARS + 1)
     await written(tmp_path, {"deep": [{"x": long}]}, {"again": long, "short": "s"})
-    assert (tmp_path / NAME).stat().st_size < 500
+    assert (tmp_path / TRANSCRIPT_NAME).stat().st_size < 500
     assert len(list((tmp_path / "payloads").iterdir())) == 1
     assert notes(tmp_path) == [{"deep": [{"x": long}]}, {"again": long, "short": "s"}]
 
@@ -139,7 +139,7 @@ async def test_a_lost_payload_is_said_and_a_crooked_name_reads_nothing_else(tmp_
     (tmp_path / "payloads").mkdir()
     (tmp_path / "secret").write_text("secret")
     lines = [{"x": {"$payload": "gone"}}, {"x": {"$payload": "../secret"}}]
-    (tmp_path / NAME).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / TRANSCRIPT_NAME).write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert list(raw_records(tmp_path)) == [{"x": PAYLOAD_LOST}, {"x": PAYLOAD_LOST}]
 
 

@@ -303,7 +303,7 @@ class Attempt:
             self._report(AttemptProgress("working", self._turns, self._cost))
 
     def _write_trajectory(self, session: Session) -> None:
-        from wieldy.agent.trajectory import build_trajectory
+        from wieldy.agent.export import build_trajectory
 
         trajectory = build_trajectory(self._folder, session.system_prompt, session.tool_specs)
         with open(self._folder / TRAJECTORY, "wb", opener=open_private) as file:

@@ -27,9 +27,8 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from wieldy.agent.payloads import fsync_folder
 from wieldy.core.errors import WieldyError
-from wieldy.core.state_dirs import make_private_folder
+from wieldy.core.state_dirs import fsync_folder, make_private_folder
 from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.faces.batch.results import AttemptResult
 from wieldy.faces.batch.tasks import digest

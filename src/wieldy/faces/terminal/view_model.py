@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from wieldy.agent.transcript import CallError
+from wieldy.agent.conversation import CallError
 from wieldy.core.events import (
     AgentEvent,
     CallEvent,

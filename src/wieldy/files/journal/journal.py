@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import shutil
 import time
 import unicodedata
 from collections import deque
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wieldy.core.events import Notice
 from wieldy.core.filesystem import RemoteFileSystem
+from wieldy.core.session_files import remove_old_sessions
 from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.threads import in_thread, in_thread_uncancellable, run_in_background
 from wieldy.core.workspace import Workspace
@@ -116,7 +116,6 @@ def _lock_number(name: str) -> int:
 
 DAY = 86_400.0
 STAMP_NAME = "swept"
-TRANSCRIPT_NAME = "transcript.jsonl"
 # Entries go in steps of this fraction until a journal is small enough.
 STEP = 0.1
 # Copies of files around commands save time, nothing more.
@@ -215,34 +214,6 @@ def compress_contents(database: str, is_stopped: Callable[[], bool]) -> None:
     """Compress what a journal has stored since the last time, until that is done or stopped."""
     with closing(JournalStore(Path(database), replace_unusable=False)) as store, suppress(OSError):
         store.compress_contents(is_stopped)
-
-
-def remove_old_sessions(folder: Path, before: float) -> None:
-    """Remove the sessions below a folder that nobody has used since a time, and that are not open."""
-    with suppress(OSError):
-        for session in [path for path in folder.iterdir() if path.is_dir()]:
-            with suppress(OSError):
-                if _last_use(session) < before and not _is_open(session / TRANSCRIPT_NAME):
-                    shutil.rmtree(session)
-
-
-def _last_use(session: Path) -> float:
-    return max(path.stat().st_mtime for path in (session, *session.iterdir()))
-
-
-def _is_open(transcript: Path) -> bool:
-    """Whether a process has the transcript locked."""
-    try:
-        descriptor = os.open(transcript, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def recover_pending(store: JournalStore, locks: FileLocks, writer: LocalWriter, notify: Callable[[str], None]) -> None:

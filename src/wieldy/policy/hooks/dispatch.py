@@ -17,6 +17,7 @@ from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Advice, Answer, Approver, Question
 from wieldy.core.events import HookEnded, HookStarted, Notice
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Text, text_of
+from wieldy.core.session_files import TRANSCRIPT_NAME
 from wieldy.core.threads import call_function
 from wieldy.core.workspace import Workspace
 from wieldy.policy.hooks.events import Notification, PermissionRequest, PostToolUse, PostToolUseFailure
@@ -60,7 +61,7 @@ class Hooks:
         workspace = self._workspace
         return {
             "session_id": workspace.session_dir.name,
-            "transcript_path": str(workspace.session_dir / "transcript.jsonl"),
+            "transcript_path": str(workspace.session_dir / TRANSCRIPT_NAME),
             "cwd": workspace.cwd,
             "permission_mode": self._mode(),
         }

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from wieldy import Toolbox
-from wieldy.agent.loop import RequestPrefix
+from wieldy.agent.system_prompt import RequestPrefix
 from wieldy.models.script import Script
 
 pytestmark = pytest.mark.asyncio
