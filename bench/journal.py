@@ -16,7 +16,7 @@ from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.undo import history, redo, undo
 from wieldy.files.writing.commit import commit_writes
-from wieldy.files.writing.target import plan_write, read_target
+from wieldy.files.writing.writers import LocalWriter
 
 ROUNDS = 40
 EDITS = 20_000
@@ -53,7 +53,7 @@ def written(label: str, size: int, root: Path) -> Claim:
     journal = journal_of(root)
 
     def append(before: bytes, after: bytes) -> None:
-        commit_writes((plan_write(read_target(str(bare)), after, alone=True),))
+        commit_writes((LocalWriter().plan_write(LocalWriter().read_target(str(bare)), after, alone=True),))
         with open(log, "ab") as file:
             file.write(zlib.compress(after, 1))
             file.flush()

@@ -18,7 +18,6 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -26,12 +25,11 @@ import pytest
 from tests.fault_disks import KillAt, SlowDisk, UnsyncedDisk
 
 from wieldy.core.workspace import Workspace
-from wieldy.files.apply_edit import FileRequest, write_changes, write_files
+from wieldy.files.apply_edit import FileEdit, write_changes, write_files
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
 from wieldy.files.journal.undo import redo, undo
-from wieldy.files.writing.disk import Disk
-from wieldy.files.writing.target import read_target
+from wieldy.files.writing.disk import Disk, Target
 
 Act: TypeAlias = Callable[[Journal, Path], None]
 Picture: TypeAlias = dict[str, tuple[int, bytes | str | None]]
@@ -91,10 +89,13 @@ def editing(**wanted: bytes | None) -> Act:
 def computing(name: str, after: bytes) -> Act:
     """What `editing` does, computed under the lock."""
 
+    class Computed(FileEdit):
+        def compute(self, target: Target) -> bytes:
+            return after
+
     def act(journal: Journal, root: Path) -> None:
         path = str(root / name)
-        request = FileRequest(path, path, partial(read_target, path, path), lambda target: after)
-        write_files(journal, [request], ChangeOrigin("s", "call", "Edit"))
+        write_files(journal, [Computed(path, path)], ChangeOrigin("s", "call", "Edit"))
 
     return act
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
-from typing import ParamSpec, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,17 +20,13 @@ from wieldy.core.errors import Refusal, StaleFileError, ToolFailure, WieldyError
 from wieldy.core.realpath import PATH_KEEPS_CHANGING, PathChanged
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
-from wieldy.files.editing.revision import EditFunction, EditSettings, Report, Revision, load_target, make_report
+from wieldy.files.editing.revision import Edit, EditSettings, Revision, edit_output, load_target
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import Journal
 from wieldy.files.writing.commit import WrittenFile
-from wieldy.files.writing.disk import RollbackError, WriteError
-from wieldy.files.writing.target import FileWrite, Target, in_place, is_at_or_below
+from wieldy.files.writing.disk import FileWrite, RollbackError, Target, WriteError, in_place, is_at_or_below
 from wieldy.files.writing.tree_commit import NodeChange
 from wieldy.files.writing.writers import LocalWriter
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 # A file that another program changes between our read and our write is edited again on what is there then.
 ATTEMPTS = 3
@@ -40,25 +34,90 @@ ATTEMPTS = 3
 MAX_RECOVERIES = 2
 
 
-class EditResult(Struct, frozen=True):
-    """One edited file and the report of the change. `notes` tell what came up while writing."""
+class FileEdit:
+    """One file to change: how it is read under its lock, and how its new content follows.
+
+    `real_path` is where the permission check saw `path` lead. `mode` is for a new file, `emptied_folders` go with a
+    deleted one if nothing else is in them. With `keep_links` a file that has other names (hard links) stays one file.
+    `is_cleared` says that what is in its way now, a symlink for instance, will be gone when it is written.
+    """
+
+    mode: int | None = None
+    emptied_folders: tuple[str, ...] = ()
+    keep_links = True
+    is_cleared = False
+
+    def __init__(self, path: str, real_path: str | None) -> None:
+        self.path = path
+        self.real_path = real_path
+
+    def read(self, writer: LocalWriter) -> Target:
+        return writer.read_target(self.path, self.real_path)
+
+    def compute(self, target: Target) -> bytes | None:
+        """The new content; None deletes the file."""
+        raise NotImplementedError
+
+
+class ToolEdit(FileEdit):
+    """An edit that a model asked for. `revision` holds what was computed last."""
 
     revision: Revision
-    report: Report
-    notes: tuple[str, ...]
 
-    def to_output(self) -> Output:
-        return self.report.with_notes(self.notes)
+    def __init__(self, ctx: ToolContext, path: str, edit: Edit) -> None:
+        super().__init__(path, ctx.resolved(path))
+        self._edit = edit
+        self._state = ctx.workspace.services.read_state
+        self._settings = EditSettings.of(ctx.workspace)
+
+    def read(self, writer: LocalWriter) -> Target:
+        with _refusing_failures():
+            return load_target(self.path, self._settings, self.real_path, writer)
+
+    def compute(self, target: Target) -> bytes:
+        with _refusing_failures():
+            self.revision = self._edit.revise(target, self._state, self._settings)
+        return self.revision.after
 
 
-async def apply_edit(ctx: ToolContext, path: str, edit: EditFunction, *, tool: str) -> EditResult:
+class KnownChange(FileEdit):
+    """A change whose old and new contents are known: the file must still have the old one."""
+
+    def __init__(self, change: FileChange) -> None:
+        super().__init__(change.path, change.real_path)
+        self.mode = change.mode
+        self.keep_links = change.in_place is not False
+        self._change = change
+
+    def compute(self, target: Target) -> bytes | None:
+        before = self._change.before
+        if target.content == before:
+            return self._change.after
+        if target.content is None:
+            raise StaleFileError(self.path, "is gone since it was read")
+        if before is None:
+            raise StaleFileError(self.path, "exists already")
+        raise StaleFileError(self.path, "has changed on disk since it was read")
+
+
+@contextmanager
+def _refusing_failures() -> Iterator[None]:
+    """Turn `ToolFailure` into `Refusal`: an edit that cannot be computed has not run."""
+    try:
+        yield
+    except ToolFailure as failure:
+        problem, next_step = failure.problem, failure.next_step
+        raise Refusal("check", problem, next_step, person=failure.person, data=failure.data) from failure
+
+
+async def apply_edit(ctx: ToolContext, path: str, edit: Edit, *, tool: str) -> Output:
     """Edit one file. `edit` computes the new content; it raises `ToolFailure` where the edit cannot be made."""
     return await ctx.workspace.services.journal.run(_apply_edit, ctx, path, edit, tool)
 
 
-async def apply_edits(ctx: ToolContext, edits: Mapping[str, EditFunction], *, tool: str) -> tuple[str, ...]:
+async def apply_edits(ctx: ToolContext, edits: Mapping[str, Edit], *, tool: str) -> tuple[str, ...]:
     """Edit several files, all or none; returns notes. Raises `StaleFileError` or `WriteError` when none was changed."""
-    return await ctx.workspace.services.journal.run(_apply_edits, ctx, edits, tool)
+    return (await ctx.workspace.services.journal.run(_apply_edits, ctx, edits, tool))[1]
 
 
 async def change_files(ctx: ToolContext, changes: Sequence[FileChange], *, tool: str) -> WriteResult:
@@ -67,7 +126,7 @@ async def change_files(ctx: ToolContext, changes: Sequence[FileChange], *, tool:
     return await journal.run(write_changes, journal, changes, _origin(ctx, tool))
 
 
-async def check_edit(ctx: ToolContext, path: str, edit: EditFunction) -> Revision | None:
+async def check_edit(ctx: ToolContext, path: str, edit: Edit) -> Revision | None:
     """Refuse an edit that cannot be made; return what it would make.
 
     Only files that the model has read or that lie in the workspace are looked at: nothing is told about others before
@@ -78,76 +137,45 @@ async def check_edit(ctx: ToolContext, path: str, edit: EditFunction) -> Revisio
         real_path == root or real_path.startswith(root.rstrip(os.sep) + os.sep) for root in roots
     ):
         with suppress(StaleFileError):  # it is changing right now: `apply_edit` will see what is there then
-            return await in_thread(_refuse_failures(_compute), ctx, path, edit)
+            return await in_thread(_revise, ctx, path, edit)
     return None
 
 
-def _compute(ctx: ToolContext, path: str, edit: EditFunction) -> Revision:
-    settings = EditSettings.of(ctx.workspace)
-    services = ctx.workspace.services
-    target = load_target(path, settings, ctx.resolved(path), services.journal.writer)
-    return edit(target, services.read_state, settings)
+def _revise(ctx: ToolContext, path: str, edit: Edit) -> Revision:
+    request = ToolEdit(ctx, path, edit)
+    request.compute(request.read(ctx.workspace.services.journal.writer))
+    return request.revision
 
 
-def _apply_edit(ctx: ToolContext, path: str, edit: EditFunction, tool: str) -> EditResult:
+def _apply_edit(ctx: ToolContext, path: str, edit: Edit, tool: str) -> Output:
     for _ in range(ATTEMPTS):
         try:
-            [(revision, written)], notes = _write_edits(ctx, {path: edit}, tool)
+            [revision], notes = _apply_edits(ctx, {path: edit}, tool)
         except StaleFileError as error:
             stale = error
             continue
         except WriteError as error:
             raise ToolFailure(error.message) from error
-        notes = (*_update_read_state(ctx, revision, written), *notes)
-        return EditResult(revision, make_report(revision), notes)
+        return edit_output(revision, notes)
     raise ToolFailure(f"{stale.path} {stale.reason}. Nothing was written.", "Read it again first.")
 
 
-def _apply_edits(ctx: ToolContext, edits: Mapping[str, EditFunction], tool: str) -> tuple[str, ...]:
-    written_edits, notes = _write_edits(ctx, edits, tool)
-    remarks = [note for revision, written in written_edits for note in _update_read_state(ctx, revision, written)]
-    return (*remarks, *notes)
-
-
-def _write_edits(
-    ctx: ToolContext, edits: Mapping[str, EditFunction], tool: str
-) -> tuple[list[tuple[Revision, WrittenFile]], tuple[str, ...]]:
-    journal, settings = ctx.workspace.services.journal, EditSettings.of(ctx.workspace)
-    revisions: dict[str, Revision] = {}
-
-    def compute(path: str, edit: EditFunction, target: Target) -> bytes:
-        revisions[path] = edit(target, ctx.workspace.services.read_state, settings)
-        return revisions[path].after
-
-    requests = [
-        FileRequest(
-            path,
-            ctx.resolved(path),
-            read=_refuse_failures(partial(load_target, path, settings, ctx.resolved(path), journal.writer)),
-            compute=_refuse_failures(partial(compute, path, edit)),
-        )
-        for path, edit in edits.items()
-    ]
+def _apply_edits(ctx: ToolContext, edits: Mapping[str, Edit], tool: str) -> tuple[list[Revision], tuple[str, ...]]:
+    journal = ctx.workspace.services.journal
+    requests = [ToolEdit(ctx, path, edit) for path, edit in edits.items()]
     result = write_files(journal, requests, _origin(ctx, tool))
     journal.sweep_if_due()
-    return [(revisions[path], written) for path, written in zip(edits, result.written, strict=True)], result.notes
+    revisions = [request.revision for request in requests]
+    notes = [
+        note
+        for revision, written in zip(revisions, result.written, strict=True)
+        for note in _update_read_state(ctx, revision, written)
+    ]
+    return revisions, (*notes, *result.notes)
 
 
 def _origin(ctx: ToolContext, tool: str) -> ChangeOrigin:
     return ChangeOrigin(ctx.workspace.services.journal.session, ctx.call_id, tool, ctx.message_id)
-
-
-def _refuse_failures(function: Callable[P, T]) -> Callable[P, T]:
-    """Turn `ToolFailure` into `Refusal`: an edit that cannot be computed has not run."""
-
-    def refusing(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return function(*args, **kwargs)
-        except ToolFailure as failure:
-            problem, next_step = failure.problem, failure.next_step
-            raise Refusal("check", problem, next_step, person=failure.person, data=failure.data) from failure
-
-    return refusing
 
 
 def _update_read_state(ctx: ToolContext, revision: Revision, written: WrittenFile) -> tuple[str, ...]:
@@ -171,27 +199,6 @@ def _update_read_state(ctx: ToolContext, revision: Revision, written: WrittenFil
 # Below is the part that knows nothing of models and their read state; undo writes by it as well.
 
 
-ComputeContent: TypeAlias = Callable[[Target], bytes | None]
-
-
-class FileRequest(Struct, frozen=True):
-    """One file to change: how it is read under its lock, and how its new content follows (None deletes it).
-
-    `real_path` is where the permission check saw `path` lead. `mode` is for a new file, `emptied_folders` go with a
-    deleted one if nothing else is in them. With `keep_links` a file that has other names (hard links) stays one file.
-    `is_cleared` says that what is in its way now, a symlink for instance, will be gone when it is written.
-    """
-
-    path: str
-    real_path: str | None
-    read: Callable[[], Target]
-    compute: ComputeContent
-    mode: int | None = None
-    emptied_folders: tuple[str, ...] = ()
-    keep_links: bool = True
-    is_cleared: bool = False
-
-
 class WriteResult(Struct, frozen=True):
     """The files as they are now. `entry_id` is None when nothing had to be written, or no journal is kept."""
 
@@ -213,34 +220,17 @@ def write_changes(
     """
     made = {change.path for change in nodes if change.makes_folder}
     cleared = {change.path for change in nodes if change.before is not None and change.before.kind != "file"}
-    requests = [
-        FileRequest(
-            change.path,
-            change.real_path,
-            read=partial(journal.writer.read_target, change.path, change.real_path),
-            compute=partial(_expect_unchanged, change),
-            is_cleared=change.before is None and (change.path in cleared or is_at_or_below(change.path, made)),
-            mode=change.mode,
-            emptied_folders=emptied_folders.get(change.real_path or "", ()),
-            keep_links=change.in_place is not False,
-        )
-        for change in changes
-    ]
+    requests = []
+    for change in changes:
+        request = KnownChange(change)
+        request.is_cleared = change.before is None and (change.path in cleared or is_at_or_below(change.path, made))
+        request.emptied_folders = emptied_folders.get(change.real_path or "", ())
+        requests.append(request)
     return write_files(journal, requests, origin, nodes)
 
 
-def _expect_unchanged(change: FileChange, target: Target) -> bytes | None:
-    if target.content == change.before:
-        return change.after
-    if target.content is None:
-        raise StaleFileError(change.path, "is gone since it was read")
-    if change.before is None:
-        raise StaleFileError(change.path, "exists already")
-    raise StaleFileError(change.path, "has changed on disk since it was read")
-
-
 def write_files(
-    journal: Journal, requests: Sequence[FileRequest], origin: ChangeOrigin, nodes: Sequence[NodeChange] = ()
+    journal: Journal, requests: Sequence[FileEdit], origin: ChangeOrigin, nodes: Sequence[NodeChange] = ()
 ) -> WriteResult:
     """Lock, read, compute, record, write and settle: all files or none.
 
@@ -269,7 +259,7 @@ def write_files(
 
 def _write_locked(
     journal: Journal,
-    requests: Sequence[FileRequest],
+    requests: Sequence[FileEdit],
     targets: Sequence[Target],
     origin: ChangeOrigin,
     nodes: Sequence[NodeChange],
@@ -283,12 +273,12 @@ def _write_locked(
     return WriteResult(entry_id, tuple(by_path.get(target.path) or _unchanged(target) for target in targets), notes)
 
 
-def _read(writer: LocalWriter, request: FileRequest) -> Target:
+def _read(writer: LocalWriter, request: FileEdit) -> Target:
     """Read a file under its lock, and make sure that its path still leads where it led when the call was judged."""
     if request.is_cleared and request.real_path is not None:
         return Target(request.path, request.real_path, None)
     try:
-        target = request.read()
+        target = request.read(writer)
         if target.stat is not None and target.path == request.real_path:
             return target  # opened without following a link
         _require_same_place(writer, request)
@@ -300,7 +290,7 @@ def _read(writer: LocalWriter, request: FileRequest) -> Target:
         raise
 
 
-def _require_same_place(writer: LocalWriter, request: FileRequest) -> None:
+def _require_same_place(writer: LocalWriter, request: FileEdit) -> None:
     try:
         real_path = writer.files.realpath(request.path)
     except PathChanged:
@@ -309,7 +299,7 @@ def _require_same_place(writer: LocalWriter, request: FileRequest) -> None:
         raise StaleFileError(request.path, f"leads to {real_path} now, not to {request.real_path}")
 
 
-def _plan_writes(writer: LocalWriter, requests: Sequence[FileRequest], targets: Sequence[Target]) -> list[FileWrite]:
+def _plan_writes(writer: LocalWriter, requests: Sequence[FileEdit], targets: Sequence[Target]) -> list[FileWrite]:
     contents = [request.compute(target) for request, target in zip(requests, targets, strict=True)]
     changed = [
         (request, target, content)
@@ -336,7 +326,7 @@ def _record_and_write(
     """Record the writes, carry them out, and record how that ended."""
     entry_id, notes = journal.begin(writes, origin, nodes)
     try:
-        written = journal.writer.commit_tree(writes, nodes, journal.workspace.roots)
+        written = journal.writer.commit(writes, nodes, journal.workspace.roots)
     except RollbackError:
         raise  # the entry stays pending for recovery, as it does after any other exception than the next two
     except StaleFileError:
@@ -363,7 +353,7 @@ def _without_replacing_mount_point(writes: Sequence[FileWrite], error: WriteErro
     ]
 
 
-def _remove_emptied_folders(journal: Journal, requests: Sequence[FileRequest]) -> None:
+def _remove_emptied_folders(journal: Journal, requests: Sequence[FileEdit]) -> None:
     """Remove folders made for files that are gone again, also where the last of several files went by other hands."""
     folders = {folder for request in requests for folder in request.emptied_folders}
     with suppress(OSError):

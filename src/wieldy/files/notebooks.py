@@ -24,7 +24,7 @@ from wieldy.files.editing.matching import Tier
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.revision import EditPlan, EditSettings, Revision, edit_text
 from wieldy.files.reading.read_file import OpenFile
-from wieldy.files.writing.target import Target
+from wieldy.files.writing.disk import Target
 
 LARGEST_FILE = 256 << 20
 MAX_CHARS = 40_000
@@ -511,6 +511,15 @@ class CellEdit(Struct, frozen=True):
     source: str | None = None
     kind: CellType | None = None
 
+    def revise(self, target: Target, state: ReadState, settings: EditSettings) -> Revision:
+        """Make the edit; a merge with another program's change must leave a valid notebook."""
+        if settings.on_external_change == "markers":
+            settings = replace(settings, on_external_change="merge")  # conflict markers would not be JSON
+        revision = edit_text(self, target, state, settings)
+        if revision.merged:
+            _require_notebook(revision)
+        return revision
+
     def plan(self, document: Document, tiers: Sequence[Tier] = ()) -> EditPlan:
         """The splice that makes the edit. Raises `ToolFailure` where it cannot be made."""
         notebook = parse_notebook(document)
@@ -537,18 +546,8 @@ class CellEdit(Struct, frozen=True):
         return len(notebook.cells)
 
 
-def edit_notebook(edit: CellEdit, target: Target, state: ReadState, settings: EditSettings) -> Revision:
-    """Make the edit; a merge with somebody else's change must leave a valid notebook."""
-    if settings.on_external_change == "markers":
-        settings = replace(settings, on_external_change="merge")  # conflict markers would not be JSON
-    revision = edit_text(edit.plan, target, state, settings)
-    if revision.merged:
-        require_notebook(revision)
-    return revision
-
-
-def require_notebook(revision: Revision) -> None:
-    """Refuse a merge with somebody else's change that did not leave a notebook, or left two cells of one id."""
+def _require_notebook(revision: Revision) -> None:
+    """Refuse a merge with another program's change that did not leave a notebook, or left two cells of one id."""
     try:
         ids = parse_notebook(Document.of(revision.after)).cell_ids
         if len(set(ids)) == len(ids):

@@ -10,14 +10,14 @@ from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 
 if TYPE_CHECKING:
-    from wieldy.files.editing.revision import EditFunction
+    from wieldy.files.editing.revision import ReplaceText
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     from wieldy.files.apply_edit import check_edit
 
-    replacement = {name: value for name, value in input.items() if name != "file_path"}
-    await check_edit(ctx, input["file_path"], _edit_function(**replacement))
+    arguments = {name: value for name, value in input.items() if name != "file_path"}
+    await check_edit(ctx, input["file_path"], _replacement(**arguments))
 
 
 @tool(
@@ -46,22 +46,18 @@ async def edit(
     """Replace a text in a file."""
     from wieldy.files.apply_edit import apply_edit
 
-    replacement = _edit_function(old_string, new_string, replace_all, expected_replacements, encoding)
-    result = await apply_edit(ctx, file_path, replacement, tool="Edit")
-    return result.to_output()
+    edit = _replacement(old_string, new_string, replace_all, expected_replacements, encoding)
+    return await apply_edit(ctx, file_path, edit, tool="Edit")
 
 
-def _edit_function(
+def _replacement(
     old_string: str,
     new_string: str,
     replace_all: bool = False,
     expected_replacements: int = 1,
     encoding: str | None = None,
-) -> EditFunction:
-    from functools import partial
-
+) -> ReplaceText:
     from wieldy.files.editing.matching import Replacement
-    from wieldy.files.editing.revision import edit_text, plan_replacement
+    from wieldy.files.editing.revision import ReplaceText
 
-    replacement = Replacement(old_string, new_string, expected_replacements, replace_all)
-    return partial(edit_text, partial(plan_replacement, replacement), encoding=encoding)
+    return ReplaceText(Replacement(old_string, new_string, expected_replacements, replace_all), encoding)

@@ -187,18 +187,14 @@ def _refuse(request: FileSearchRequest, ctx: ToolContext) -> None:
 
 async def _apply(ctx: ToolContext, request: FileSearchRequest, files: list[FileSearchResult]) -> tuple[str, ...]:
     """Write all files or none; returns notes."""
-    from functools import partial
-
     from wieldy.core.errors import StaleFileError
     from wieldy.files.apply_edit import apply_edits
-    from wieldy.files.editing.search_replace import replace_matches
     from wieldy.files.writing.disk import WriteError
 
     await in_thread(_require_permission, ctx, request.root, files)
     try:
         changed, notes = await in_thread(_without_hard_links, files, ctx.resolved(request.root), ctx.workspace.files)
-        edits = {file.path: partial(replace_matches, file) for file in changed}
-        return (*notes, *await apply_edits(ctx, edits, tool="FileSearch"))
+        return (*notes, *await apply_edits(ctx, {file.path: file for file in changed}, tool="FileSearch"))
     except StaleFileError as error:
         raise ToolFailure(f"{error.path} {error.reason}. No file was changed.", "Send the same again.") from error
     except WriteError as error:

@@ -37,17 +37,14 @@ async def memory_write(
     scope: Scope = "project",
 ) -> Output:
     """Write or remove one file of memory."""
-    from functools import partial
-
     from wieldy.files.apply_edit import apply_edit
-    from wieldy.files.editing.revision import rewrite_text
+    from wieldy.files.editing.revision import RewriteText
 
     absolute = memory_path(path, scope, ctx.workspace)
     require_confined(ctx.resolved(absolute), scope, ctx.workspace)
     if not content:
         return await _remove(ctx, absolute, path)
-    result = await apply_edit(ctx, absolute, partial(rewrite_text, content), tool="MemoryWrite")
-    return result.to_output()
+    return await apply_edit(ctx, absolute, RewriteText(content), tool="MemoryWrite")
 
 
 async def _remove(ctx: ToolContext, absolute: str, path: str) -> Output:

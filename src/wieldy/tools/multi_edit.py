@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
@@ -13,7 +12,7 @@ from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 
 if TYPE_CHECKING:
-    from wieldy.files.editing.revision import EditFunction
+    from wieldy.files.editing.revision import ReplaceTexts
 
 
 class EditItem(Struct, frozen=True):
@@ -29,7 +28,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     from wieldy.files.apply_edit import check_edit
 
     items = [EditItem(**edit) for edit in input["edits"]]
-    await check_edit(ctx, input["file_path"], _edit_function(items, input.get("encoding")))
+    await check_edit(ctx, input["file_path"], _replacements(items, input.get("encoding")))
 
 
 @tool(
@@ -55,13 +54,12 @@ async def multi_edit(
     """Replace several texts in a file."""
     from wieldy.files.apply_edit import apply_edit
 
-    result = await apply_edit(ctx, file_path, _edit_function(edits, encoding), tool="MultiEdit")
-    return result.to_output()
+    return await apply_edit(ctx, file_path, _replacements(edits, encoding), tool="MultiEdit")
 
 
-def _edit_function(edits: Sequence[EditItem], encoding: str | None = None) -> EditFunction:
+def _replacements(edits: Sequence[EditItem], encoding: str | None = None) -> ReplaceTexts:
     from wieldy.files.editing.matching import Replacement
-    from wieldy.files.editing.revision import edit_text, plan_replacements
+    from wieldy.files.editing.revision import ReplaceTexts
 
     replacements = [Replacement(e.old_string, e.new_string, e.expected_replacements, e.replace_all) for e in edits]
-    return partial(edit_text, partial(plan_replacements, replacements), encoding=encoding)
+    return ReplaceTexts(replacements, encoding)

@@ -9,14 +9,14 @@ from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import drop_fields, tool
 
 if TYPE_CHECKING:
-    from wieldy.files.editing.revision import EditFunction
+    from wieldy.files.notebooks import CellEdit
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
     from wieldy.files.apply_edit import check_edit
 
     arguments = {name: value for name, value in input.items() if name != "notebook_path"}
-    await check_edit(ctx, input["notebook_path"], _edit_function(**arguments))
+    await check_edit(ctx, input["notebook_path"], _cell_edit(**arguments))
 
 
 def _translate(input: dict[str, Any]) -> dict[str, Any]:
@@ -53,16 +53,13 @@ async def notebook_edit(
     """Change one cell."""
     from wieldy.files.apply_edit import apply_edit
 
-    edit = _edit_function(new_source, cell_id, cell_type, edit_mode)
-    result = await apply_edit(ctx, notebook_path, edit, tool="NotebookEdit")
-    return result.to_output()
+    edit = _cell_edit(new_source, cell_id, cell_type, edit_mode)
+    return await apply_edit(ctx, notebook_path, edit, tool="NotebookEdit")
 
 
-def _edit_function(
+def _cell_edit(
     new_source: str | None = None, cell_id: str | None = None, cell_type: Any = None, edit_mode: Any = "replace"
-) -> EditFunction:
-    from functools import partial
+) -> CellEdit:
+    from wieldy.files.notebooks import CellEdit
 
-    from wieldy.files.notebooks import CellEdit, edit_notebook
-
-    return partial(edit_notebook, CellEdit(edit_mode, cell_id, new_source, cell_type))
+    return CellEdit(edit_mode, cell_id, new_source, cell_type)

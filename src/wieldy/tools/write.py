@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from wieldy.core.tool import Doubt, Output, ToolContext
 from wieldy.core.tool_decorator import tool
 
-if TYPE_CHECKING:
-    from wieldy.files.editing.revision import EditFunction
-
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:
     from wieldy.files.apply_edit import check_edit
+    from wieldy.files.editing.revision import RewriteText
 
-    revision = await check_edit(ctx, input["file_path"], _edit_function(input["content"], input.get("encoding")))
+    revision = await check_edit(ctx, input["file_path"], RewriteText(input["content"], input.get("encoding")))
     return Doubt(" ".join(revision.notes)) if revision is not None and revision.notes else None
 
 
@@ -40,14 +38,6 @@ async def write(
 ) -> Output:
     """Write a file."""
     from wieldy.files.apply_edit import apply_edit
+    from wieldy.files.editing.revision import RewriteText
 
-    result = await apply_edit(ctx, file_path, _edit_function(content, encoding), tool="Write")
-    return result.to_output()
-
-
-def _edit_function(content: str, encoding: str | None = None) -> EditFunction:
-    from functools import partial
-
-    from wieldy.files.editing.revision import rewrite_text
-
-    return partial(rewrite_text, content, encoding=encoding)
+    return await apply_edit(ctx, file_path, RewriteText(content, encoding), tool="Write")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wieldy.files.journal.journal import Journal
 from wieldy.files.writing.commit import WrittenFile, commit_writes
 from wieldy.files.writing.disk import LOCAL_DISK, Disk, explain_os_error
-from wieldy.files.writing.target import plan_write, read_target
+from wieldy.files.writing.writers import LocalWriter
 
 
 def start_now(journal: Journal) -> tuple[str, ...]:
@@ -21,7 +21,7 @@ def start_now(journal: Journal) -> tuple[str, ...]:
 def write_atomically(path: str, data: bytes, *, disk: Disk = LOCAL_DISK) -> WrittenFile:
     """Replace the content of a file without a journal."""
     try:
-        write = plan_write(read_target(path), data, alone=True)
+        write = LocalWriter().plan_write(LocalWriter().read_target(path), data, alone=True)
     except OSError as error:
         raise explain_os_error(error, path, needed=len(data)) from error
     return commit_writes((write,), disk=disk)[0]

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +21,19 @@ from wieldy.core.errors import Refusal, StaleFileError, ToolFailure
 from wieldy.core.tool import ToolContext
 from wieldy.core.workspace import Workspace
 from wieldy.engine.workspace_services import open_workspace
-from wieldy.files.apply_edit import FileRequest, WriteResult, apply_edit, check_edit, write_changes, write_files
+from wieldy.files.apply_edit import FileEdit, WriteResult, apply_edit, check_edit, write_changes, write_files
 from wieldy.files.editing.matching import Replacement
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.revision import (
-    EditFunction,
+    Edit,
     EditSettings,
+    ReplaceText,
     Revision,
-    edit_text,
-    plan_replacement,
-    rewrite_text,
+    RewriteText,
 )
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
 from wieldy.files.journal.journal import HeldLocks, Journal
-from wieldy.files.writing.disk import WriteError
-from wieldy.files.writing.target import Target, read_target
+from wieldy.files.writing.disk import Target, WriteError
 
 TIMES = 60
 EDIT = ChangeOrigin("s", "c", "Edit")
@@ -53,12 +50,11 @@ def journal_of(root: Path, watch: Callable[[str], None] = lambda call: None) -> 
 
 
 def edit_file(journal: Journal, path: Path, make: Callable[[bytes], bytes | None]) -> WriteResult:
-    name = str(path)
+    class Computed(FileEdit):
+        def compute(self, target: Target) -> bytes | None:
+            return make(target.content or b"")
 
-    def compute(target: Target) -> bytes | None:
-        return make(target.content or b"")
-
-    return write_files(journal, [FileRequest(name, name, partial(read_target, name, name), compute)], EDIT)
+    return write_files(journal, [Computed(str(path), str(path))], EDIT)
 
 
 def one_more(before: bytes) -> bytes:
@@ -275,22 +271,22 @@ def ctx(root: Path, file: Path) -> ToolContext:
     return ToolContext("call", workspace, Abort(), lambda event: None, judge, message_id="turn")
 
 
-def replacing(old: str, new: str) -> EditFunction:
-    return partial(edit_text, partial(plan_replacement, Replacement(old, new)))
+def replacing(old: str, new: str) -> Edit:
+    return ReplaceText(Replacement(old, new))
 
 
-def interfering(edit: EditFunction, interfere: Callable[[], object], times: int = 1) -> EditFunction:
+class Interfering:
     """An edit after which, so many times, something else happens to the file."""
-    left = [times]
 
-    def compute(target: Target, state: ReadState, settings: EditSettings) -> Revision:
-        revision = edit(target, state, settings)
-        if left[0]:
-            left[0] -= 1
-            interfere()
+    def __init__(self, edit: Edit, interfere: Callable[[], object], times: int = 1) -> None:
+        self.edit, self.interfere, self.left = edit, interfere, times
+
+    def revise(self, target: Target, state: ReadState, settings: EditSettings) -> Revision:
+        revision = self.edit.revise(target, state, settings)
+        if self.left:
+            self.left -= 1
+            self.interfere()
         return revision
-
-    return compute
 
 
 @pytest.mark.asyncio
@@ -298,7 +294,7 @@ async def test_an_edit_is_written_recorded_known_and_reported(ctx: ToolContext, 
     result = await apply_edit(ctx, str(file), replacing("one", "ONE"), tool="Edit")
     after = BASE.replace(b"one", b"ONE")
     assert file.read_bytes() == after
-    assert str(result.to_output().content).startswith(f"Changed {file}: 1 replacement")
+    assert str(result.content).startswith(f"Changed {file}: 1 replacement")
     assert ctx.workspace.services.read_state.is_current(str(file), after, file.stat())
     journal = ctx.workspace.services.journal
     [entry] = await journal.history()
@@ -310,7 +306,7 @@ async def test_an_edit_is_written_recorded_known_and_reported(ctx: ToolContext, 
 @pytest.mark.asyncio
 async def test_a_new_file_is_made_with_its_folders(ctx: ToolContext, root: Path, file: Path):
     path = root / "x" / "y" / "b"
-    await apply_edit(ctx, str(path), partial(rewrite_text, "new"), tool="Write")
+    await apply_edit(ctx, str(path), RewriteText("new"), tool="Write")
     assert path.read_bytes() == b"new"
     await ctx.workspace.services.journal.undo()
     assert os.listdir(root) == ["a"]
@@ -318,15 +314,15 @@ async def test_a_new_file_is_made_with_its_folders(ctx: ToolContext, root: Path,
 
 @pytest.mark.asyncio
 async def test_a_change_between_computing_and_writing_is_merged(ctx: ToolContext, file: Path):
-    edit = interfering(replacing("one", "ONE"), lambda: file.write_bytes(BASE + b"six\n"))
+    edit = Interfering(replacing("one", "ONE"), lambda: file.write_bytes(BASE + b"six\n"))
     result = await apply_edit(ctx, str(file), edit, tool="Edit")
     assert file.read_bytes() == b"ONE\ntwo\nthree\nfour\nfive\nsix\n"
-    assert "merged" in str(result.to_output().content)
+    assert "merged" in str(result.content)
 
 
 @pytest.mark.asyncio
 async def test_a_file_that_never_rests_is_given_up(ctx: ToolContext, file: Path):
-    edit = interfering(replacing("one", "ONE"), lambda: file.write_bytes(BASE), times=99)
+    edit = Interfering(replacing("one", "ONE"), lambda: file.write_bytes(BASE), times=99)
     with pytest.raises(ToolFailure, match="changed by someone else meanwhile"):
         await apply_edit(ctx, str(file), edit, tool="Edit")
     assert file.read_bytes() == BASE
@@ -341,7 +337,7 @@ async def test_a_change_right_after_ours_is_noticed(ctx: ToolContext, file: Path
 
     ctx.workspace.services.journal.writer.disk = Formatting(lambda call: None)
     result = await apply_edit(ctx, str(file), replacing("one", "1"), tool="Edit")
-    assert "changed again right after it was written" in str(result.to_output().content)
+    assert "changed again right after it was written" in str(result.content)
     assert ctx.workspace.services.read_state.reading(str(file)) is None
 
 

@@ -14,7 +14,6 @@ import shutil
 import stat
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -39,11 +38,11 @@ from wieldy.core.realpath import PathChanged, open_resolved_folder
 from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.engine.pipeline import bind, decide, lookup, normalize, resolve_remote
 from wieldy.engine.services import NoApprover
-from wieldy.files.apply_edit import FileRequest, write_files
+from wieldy.files.apply_edit import FileEdit, write_files
 from wieldy.files.journal.command_snapshots import CommandSnapshot, record_unwatched
 from wieldy.files.journal.entries import ChangeOrigin, Uncovered
 from wieldy.files.search.ripgrep import run_process
-from wieldy.files.writing.disk import WriteError
+from wieldy.files.writing.disk import Target, WriteError
 from wieldy.policy.permissions.protected_watch import ProtectedWatch
 from wieldy.shell.running.launch import Confinement
 
@@ -58,6 +57,15 @@ MAX_OUTPUT_BYTES = 10 << 20
 PREVIEW_CHARS = 64 << 10
 REMOVE_SECONDS = 600.0
 NO_TIMEOUT = 86_400.0
+
+
+class _Overwrite(FileEdit):
+    def __init__(self, path: str, real_path: str, data: bytes) -> None:
+        super().__init__(path, real_path)
+        self._data = data
+
+    def compute(self, target: Target) -> bytes:
+        return self._data
 
 
 class WorkspacePermissionError(WorkspaceError, PermissionError):
@@ -122,8 +130,7 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
         journal = self.box.workspace.services.journal
         real = next(iter(plan.resolved_paths.values()))
         await self._do(self._refuse_special, path, real)
-        read = partial(journal.writer.read_target, path, real)
-        request = FileRequest(path, real, read, compute=lambda target: data)
+        request = _Overwrite(path, real, data)
         origin = ChangeOrigin(journal.session, plan.call.id, "Write")
         try:
             await journal.run(write_files, journal, [request], origin)

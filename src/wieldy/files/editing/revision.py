@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,8 +33,7 @@ from wieldy.files.editing.document import (
 from wieldy.files.editing.matching import MAX_COUNTED, TIERS, NotFound, Replacement, Tier, find_text, parse_tolerance
 from wieldy.files.editing.read_state import ReadRecord, ReadState
 from wieldy.files.search.format import HIDDEN_CONTROL, describe_characters
-from wieldy.files.writing.disk import WriteError
-from wieldy.files.writing.target import Target
+from wieldy.files.writing.disk import Target, WriteError
 from wieldy.files.writing.writers import LocalWriter
 
 if TYPE_CHECKING:
@@ -104,13 +103,19 @@ class Revision(Struct, frozen=True):
         return self.target.content
 
 
-PlanEdit: TypeAlias = Callable[[Document, Sequence[Tier]], EditPlan]
-# Computes the new content of a file; raises `ToolFailure` where the edit cannot be made.
-EditFunction: TypeAlias = Callable[[Target, ReadState, EditSettings], Revision]
+class Edit(Protocol):
+    """What a tool makes of the content of one file."""
+
+    def revise(self, target: Target, state: ReadState, settings: EditSettings) -> Revision:
+        """Compute the new content. Raises `ToolFailure` where the edit cannot be made."""
+
+
+class EditPlanner(Protocol):
+    def plan(self, document: Document, tiers: Sequence[Tier]) -> EditPlan: ...
 
 
 def edit_text(
-    plan: PlanEdit, target: Target, state: ReadState, settings: EditSettings, encoding: str | None = None
+    edit: EditPlanner, target: Target, state: ReadState, settings: EditSettings, encoding: str | None = None
 ) -> Revision:
     """Edit an existing text file that the model has read; merge with changes made by others since.
 
@@ -127,10 +132,10 @@ def edit_text(
         )
     if state.is_current(key, data, stat):
         document = open_document(data, reading, encoding)
-        edit = _plan_certain(plan, document, settings)
-        after = apply_splices(data, edit.splices)
+        plan = _plan_certain(edit, document, settings)
+        after = apply_splices(data, plan.splices)
         return Revision(
-            *(target, after, edit.splices, edit.count, edit.notes),
+            *(target, after, plan.splices, plan.count, plan.notes),
             known_whole=reading.knows_all(document.count_lines),
             document=document,
             encoding=document.encoding,
@@ -143,7 +148,7 @@ def edit_text(
             "Read it again, then edit what is there.",
         )
     document = open_document(base, reading, encoding)
-    return replace(_merge_edit(target, document, plan, settings, since), known_whole=reading.whole)
+    return replace(_merge_edit(target, document, edit, settings, since), known_whole=reading.whole)
 
 
 def open_document(data: bytes, reading: ReadRecord, encoding: str | None = None) -> Document:
@@ -153,13 +158,13 @@ def open_document(data: bytes, reading: ReadRecord, encoding: str | None = None)
     )
 
 
-def _plan_certain(plan: PlanEdit, document: Document, settings: EditSettings) -> EditPlan:
+def _plan_certain(edit: EditPlanner, document: Document, settings: EditSettings) -> EditPlan:
     """Plan an edit, and refuse to write characters in an encoding that is only guessed."""
-    edit = plan(document, settings.tiers)
-    if not document.encoding.certain and not all(splice.new.isascii() for splice in edit.splices):
-        new = "".join(document.codec.decode(splice.new) for splice in edit.splices)
+    plan = edit.plan(document, settings.tiers)
+    if not document.encoding.certain and not all(splice.new.isascii() for splice in plan.splices):
+        new = "".join(document.codec.decode(splice.new) for splice in plan.splices)
         document.codec.require_certain(new, document.text)
-    return edit
+    return plan
 
 
 def _require_text(target: Target, files: FileSystem) -> None:
@@ -190,15 +195,15 @@ def load_target(path: str, settings: EditSettings, resolved: str | None, writer:
         raise ToolFailure(f"{path} cannot be read: {(error.strerror or str(error)).lower()}.") from error
 
 
-def _merge_edit(target: Target, document: Document, plan: PlanEdit, settings: EditSettings, since: str) -> Revision:
+def _merge_edit(target: Target, document: Document, edit: EditPlanner, settings: EditSettings, since: str) -> Revision:
     """Apply the edit to the content that the model knows, and merge that with what is on disk."""
     base, theirs = document.data, target.content or b""
     try:
-        edit = _plan_certain(plan, document, settings)
+        plan = _plan_certain(edit, document, settings)
     except NotFound as failure:
         problem = f"{failure.problem}\nThe file was also changed on disk {since}."
         raise NotFound(problem, f"{failure.next_step} Read it again.".strip(), person=failure.person) from failure
-    merged = merge(base, apply_splices(base, edit.splices), theirs, encoding=document.encoding)
+    merged = merge(base, apply_splices(base, plan.splices), theirs, encoding=document.encoding)
     if merged is None:
         raise ToolFailure(
             f"{target.path} was changed on disk {since} and the changes cannot be merged. Nothing was written.", OPTIONS
@@ -217,7 +222,7 @@ def _merge_edit(target: Target, document: Document, plan: PlanEdit, settings: Ed
         note = f"The file was changed on disk {since}; this edit was merged with that change:\n{others}"
     splices = _difference(theirs, merged.data)
     return Revision(
-        *(target, merged.data, splices, edit.count, (*edit.notes, note)),
+        *(target, merged.data, splices, plan.count, (*plan.notes, note)),
         merged=True,
         document=Document(theirs, document.encoding),
         encoding=document.encoding,
@@ -241,20 +246,8 @@ def _refuse_missing(target: Target, files: FileSystem) -> NoReturn:
     raise ToolFailure(f"{target.path} does not exist.{suggestion}", "To create a file use Write.")
 
 
-class Report(Struct, frozen=True):
-    """The result of a tool, into which notes from writing the file are inserted: they follow `headlines`, before `details`."""
-
-    headlines: tuple[str, ...]
-    details: tuple[str, ...]
-    data: dict[str, Any]
-
-    def with_notes(self, notes: tuple[str, ...]) -> Output:
-        """The result of a tool, with what came up while the file was written."""
-        return Output("\n".join((*self.headlines, *notes, *self.details)), self.data)
-
-
-def make_report(revision: Revision) -> Report:
-    """Report a revision as written."""
+def edit_output(revision: Revision, notes: Sequence[str] = ()) -> Output:
+    """The result of a tool that has written a revision. `notes` tell what came up while writing."""
     name, old = display_path(revision.path), revision.before
     created = old is None
     before = (revision.document or Document.of(old)) if old else Document(b"", UTF8)
@@ -275,7 +268,7 @@ def make_report(revision: Revision) -> Report:
         "replacements": revision.count,
         "merged": revision.merged,
     }
-    return Report((_headline(name, revision, after, patch), *revision.notes), tuple(details), data)
+    return Output("\n".join((_headline(name, revision, after, patch), *revision.notes, *notes, *details)), data)
 
 
 def _headline(name: str, revision: Revision, after: Document, patch: Patch) -> str:
@@ -289,29 +282,46 @@ def _headline(name: str, revision: Revision, after: Document, patch: Patch) -> s
     return f"Changed {name}: {count}{more}+{patch.added} -{patch.removed} lines."
 
 
-def plan_replacement(edit: Replacement, document: Document, tiers: Sequence[Tier]) -> EditPlan:
-    """Plan one replacement."""
-    _refuse_mistakes(edit)
-    _refuse_empty(document)
-    matches = find_text(document, edit, tiers)
-    _refuse_no_change(document, matches.splices)
-    return EditPlan(matches.splices, len(matches.splices), (matches.note,) if matches.note else ())
+class ReplaceText(Struct, frozen=True):
+    """Replaces one text in a file."""
+
+    replacement: Replacement
+    encoding: str | None = None
+
+    def revise(self, target: Target, state: ReadState, settings: EditSettings) -> Revision:
+        return edit_text(self, target, state, settings, self.encoding)
+
+    def plan(self, document: Document, tiers: Sequence[Tier]) -> EditPlan:
+        _refuse_mistakes(self.replacement)
+        _refuse_empty(document)
+        matches = find_text(document, self.replacement, tiers)
+        _refuse_no_change(document, matches.splices)
+        return EditPlan(matches.splices, len(matches.splices), (matches.note,) if matches.note else ())
 
 
-def plan_replacements(edits: Sequence[Replacement], document: Document, tiers: Sequence[Tier]) -> EditPlan:
-    """Plan several replacements, all or none."""
-    if not edits:
-        raise ToolFailure("edits is empty.", "Send at least one edit.")
-    for number, edit in enumerate(edits, start=1):
-        try:
-            _refuse_mistakes(edit)
-        except ToolFailure as failure:
-            problem = _numbered(number, edits, f"{failure.problem} Nothing was changed.")
-            raise failure.with_problem(problem) from failure
-    _refuse_empty(document)
-    plan = plan_batch(document, edits, tiers)
-    _refuse_no_change(document, plan.splices)
-    return plan
+class ReplaceTexts(Struct, frozen=True):
+    """Replaces several texts in a file, one after the other, all or none."""
+
+    replacements: Sequence[Replacement]
+    encoding: str | None = None
+
+    def revise(self, target: Target, state: ReadState, settings: EditSettings) -> Revision:
+        return edit_text(self, target, state, settings, self.encoding)
+
+    def plan(self, document: Document, tiers: Sequence[Tier]) -> EditPlan:
+        edits = self.replacements
+        if not edits:
+            raise ToolFailure("edits is empty.", "Send at least one edit.")
+        for number, edit in enumerate(edits, start=1):
+            try:
+                _refuse_mistakes(edit)
+            except ToolFailure as failure:
+                problem = _numbered(number, edits, f"{failure.problem} Nothing was changed.")
+                raise failure.with_problem(problem) from failure
+        _refuse_empty(document)
+        plan = plan_batch(document, edits, tiers)
+        _refuse_no_change(document, plan.splices)
+        return plan
 
 
 def _refuse_mistakes(edit: Replacement) -> None:
@@ -521,11 +531,18 @@ def _numbered(number: int, edits: Sequence[Replacement], message: str) -> str:
     return f"Edit {number} of {len(edits)}: {message}"
 
 
-def rewrite_text(
-    content: str, target: Target, state: ReadState, settings: EditSettings, encoding: str | None = None
-) -> Revision:
-    """Make `content` the whole text of a file. An existing one must have been read in full; it keeps its encoding unless
-    another is named."""
+class RewriteText(Struct, frozen=True):
+    """Gives a file its whole text. An existing one must have been read in full; it keeps its encoding unless another is
+    named."""
+
+    content: str
+    encoding: str | None = None
+
+    def revise(self, target: Target, state: ReadState, settings: EditSettings) -> Revision:
+        return _rewrite(self.content, target, state, self.encoding)
+
+
+def _rewrite(content: str, target: Target, state: ReadState, encoding: str | None) -> Revision:
     data = target.content or b""
     if not data:
         return _create(target, content, encoding_for_new(encoding) if encoding else UTF8)

@@ -38,7 +38,7 @@ from wieldy.files.search.ripgrep import Ripgrep, SearchFailure
 
 if TYPE_CHECKING:
     from wieldy.files.editing.revision import EditSettings, Revision
-    from wieldy.files.writing.target import Target
+    from wieldy.files.writing.disk import Target
 
 _PROGRAM = "from wieldy.files.editing.search_replace import main; sys.exit(main(sys.argv[1]))"
 MAX_WIDTH = 300
@@ -101,6 +101,28 @@ class FileSearchResult(Struct, frozen=True):
     digest: bytes
     splices: tuple[Splice, ...] = ()
 
+    def revise(self, target: Target, state: ReadState, settings: EditSettings) -> Revision:
+        """Make the replacements that were found, if the file is still the one that was searched."""
+        from wieldy.core.errors import StaleFileError
+        from wieldy.files.editing.revision import Revision
+
+        data, stat = target.content, target.stat
+        if data is None or stat is None or digest_of(data) != self.digest:
+            raise StaleFileError(target.path, "was changed by someone else meanwhile")
+        reading = state.reading(target.real_path)
+        known_whole = reading.whole if reading is not None and state.is_current(target.real_path, data, stat) else None
+        read_in = reading.encoding if reading is not None and known_whole is not None else None
+        if read_in is not None and not all(splice.new.isascii() for splice in self.splices):
+            # The search detected the encoding by itself.
+            detected = detect_encoding(data)
+            if detected.name != read_in.name:
+                raise ToolFailure(
+                    f"{target.path} was read in {read_in.name}, but searched in {detected.name}. Nothing was written.",
+                    CHANGE_BY_EDIT,
+                )
+        after = apply_splices(data, self.splices)
+        return Revision(target, after, self.splices, self.count, known_whole=known_whole)
+
     def as_json(self) -> str:
         """One line that another process can read."""
         hits = [(hit.line, hit.before, hit.after) for hit in self.hits]
@@ -118,30 +140,6 @@ class FileSearchResult(Struct, frozen=True):
             bytes.fromhex(digest),
             tuple(Splice(start, end, new.encode("latin-1")) for start, end, new in splices),
         )
-
-
-def replace_matches(matches: FileSearchResult, target: Target, state: ReadState, settings: EditSettings) -> Revision:
-    """Make the replacements that were found, if the file is still the one that was searched."""
-    from wieldy.core.errors import StaleFileError
-    from wieldy.files.editing.revision import Revision
-
-    data, stat = target.content, target.stat
-    if data is None or stat is None or digest_of(data) != matches.digest:
-        raise StaleFileError(target.path, "was changed by someone else meanwhile")
-    reading = state.reading(target.real_path)
-    known_whole = reading.whole if reading is not None and state.is_current(target.real_path, data, stat) else None
-    read_in = reading.encoding if reading is not None and known_whole is not None else None
-    if read_in is not None and not all(splice.new.isascii() for splice in matches.splices):
-        # The search detected the encoding by itself.
-        detected = detect_encoding(data)
-        if detected.name != read_in.name:
-            raise ToolFailure(
-                f"{target.path} was read in {read_in.name}, but searched in {detected.name}. Nothing was written.",
-                CHANGE_BY_EDIT,
-            )
-    return Revision(
-        target, apply_splices(data, matches.splices), matches.splices, matches.count, known_whole=known_whole
-    )
 
 
 def main(arguments: str) -> int:

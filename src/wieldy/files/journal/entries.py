@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from wieldy.core.text import printable_path
-from wieldy.files.writing.target import WriteMethod
+from wieldy.files.writing.disk import WriteMethod
 from wieldy.files.writing.tree_commit import NodeChange
 
 # "command" entries hold what a shell command changed, as seen by the snapshots around it.

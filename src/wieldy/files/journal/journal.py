@@ -23,8 +23,7 @@ from wieldy.core.threads import in_thread, in_thread_uncancellable, run_in_backg
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import ChangeOrigin, EntryState, FileChange, JournalEntry
 from wieldy.files.journal.store import ContentUnavailable, JournalStore
-from wieldy.files.writing.disk import LOCAL_DISK, Disk, WriteError, explain_os_error
-from wieldy.files.writing.target import FileWrite
+from wieldy.files.writing.disk import LOCAL_DISK, Disk, FileWrite, WriteError, explain_os_error
 from wieldy.files.writing.tree_commit import NodeChange
 from wieldy.files.writing.writers import LocalWriter, RemoteWriter
 
@@ -233,7 +232,7 @@ def _recover(entry: JournalEntry, store: JournalStore, locks: FileLocks, writer:
             return None  # its writer lives, or has just finished
         state: EntryState
         try:
-            finished = writer.recover_tree([store.file_write(file) for file in entry.files], entry.nodes)
+            finished = writer.recover([store.file_write(file) for file in entry.files], entry.nodes)
             state, outcome = ("done", "was found complete") if finished else ("rolled_back", "was rolled back")
         except ContentUnavailable:
             state, outcome = "abandoned", "could not be rolled back, its copy is damaged"

@@ -39,8 +39,7 @@ from wieldy.files.journal.entries import (
     Uncovered,
     content_hash,
 )
-from wieldy.files.writing.disk import LOCAL_DISK, sync_folder
-from wieldy.files.writing.target import FileWrite, WriteMethod, split_path
+from wieldy.files.writing.disk import LOCAL_DISK, FileWrite, WriteMethod, split_path, sync_folder
 from wieldy.files.writing.tree_commit import Node, NodeChange
 
 T = TypeVar("T")

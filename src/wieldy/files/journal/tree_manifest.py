@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from wieldy.files.search.patterns import VERSION_CONTROL, IgnoreRules, inside_repository, load_parent_rules
-from wieldy.files.writing.target import is_at_or_below, restorable_mode
+from wieldy.files.writing.disk import is_at_or_below, restorable_mode
 
 if TYPE_CHECKING:
     from wieldy.files.journal.snapshot_contents import FileCopies

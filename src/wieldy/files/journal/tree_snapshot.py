@@ -42,7 +42,7 @@ from wieldy.files.journal.tree_manifest import (
     path_state,
     read_stamp,
 )
-from wieldy.files.writing.target import is_at_or_below
+from wieldy.files.writing.disk import is_at_or_below
 from wieldy.files.writing.tree_commit import Node, NodeChange, look_at
 
 OTHERS_NOT_RESTORED = "pipes, sockets and devices are not restored"

@@ -30,7 +30,7 @@ from wieldy.files.journal.entries import (
 )
 from wieldy.files.journal.store import ContentUnavailable
 from wieldy.files.journal.tree_manifest import path_state
-from wieldy.files.writing.target import is_at_or_below
+from wieldy.files.writing.disk import is_at_or_below
 from wieldy.files.writing.tree_commit import Node, NodeChange, is_same_node, read_node
 
 if TYPE_CHECKING:

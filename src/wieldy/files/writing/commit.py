@@ -23,15 +23,19 @@ from wieldy.core.own_writes import note_own_write
 from wieldy.core.realpath import PathChanged, open_resolved_folder
 from wieldy.files.writing.disk import (
     LOCAL_DISK,
+    PRIVATE_MODE,
+    READ_FLAGS,
     Disk,
+    FileWrite,
     RollbackError,
+    copy_metadata,
     explain_os_error,
+    file_identity,
     pwrite_all,
     read_all,
     sync_folder,
     write_all,
 )
-from wieldy.files.writing.target import PRIVATE_MODE, READ_FLAGS, FileWrite, copy_metadata, file_identity
 
 WriteState: TypeAlias = Literal["old", "new", "partial", "foreign"]
 

@@ -1,13 +1,17 @@
-"""The system calls that change files, behind one class so that tests can inject faults and kills; errors in sentences."""
+"""Files on disk as a write sees them: the system calls, what is at a path, a planned write, metadata, and errors in sentences."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import os
+import stat as st
 import time
-from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Collection, Iterator, Sequence
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from wieldy.core.errors import WieldyError
 from wieldy.core.text import format_size
@@ -280,3 +284,158 @@ def _nearest_existing(path: str) -> str:
     while not os.path.exists(path):
         path = os.path.dirname(path)
     return path
+
+
+PRIVATE_MODE = 0o600
+# The kernel drops these when a file is written to; a replacement must not carry them over either.
+CONTENT_BOUND_ATTRIBUTES = frozenset({"security.capability", "security.ima", "security.evm"})
+UNSUPPORTED_ERRNOS = frozenset({errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.EINVAL})
+
+
+def can_keep_owner(stat: os.stat_result) -> bool:
+    """Whether we may give a new file this owner and group."""
+    if os.geteuid() == 0:
+        return True
+    return stat.st_uid == os.geteuid() and (stat.st_gid == os.getegid() or stat.st_gid in os.getgroups())
+
+
+def restorable_mode(status_mode: int, owner: int) -> int:
+    """The permissions of a file that may be given to a new one of ours: with another owner, special bits mean another user."""
+    mode = st.S_IMODE(status_mode)
+    return mode if not hasattr(os, "geteuid") or owner == os.geteuid() else mode & 0o777
+
+
+def copy_metadata(disk: Disk, original: int, new: int) -> tuple[str, ...]:
+    """Copy what `original` has to the open file `new`; returns notes on what could not be kept."""
+    old_stat, new_stat = os.fstat(original), os.fstat(new)
+    notes: list[str] = []
+    mode = st.S_IMODE(old_stat.st_mode)
+    if (new_stat.st_uid, new_stat.st_gid) != (old_stat.st_uid, old_stat.st_gid):
+        try:
+            disk.chown(new, old_stat.st_uid, old_stat.st_gid)
+        except PermissionError:
+            # Another owner or group must not gain what the old one was allowed.
+            others = mode & 0o007
+            mode = (mode & 0o700) | (mode & (others << 3)) | others
+            notes.append("its owner could not be kept, so its mode was narrowed")
+    notes += _copy_attributes(disk, original, new)
+    disk.chmod(new, mode)  # after chown, which clears bits, and after the access list, which sets them
+    return tuple(notes)
+
+
+def _copy_attributes(disk: Disk, original: int, new: int) -> list[str]:
+    if not hasattr(os, "listxattr"):
+        return []
+    try:
+        names = os.listxattr(original)
+    except OSError:
+        return []  # a file system without extended attributes
+    lost: list[str] = []
+    for name in names:
+        if name in CONTENT_BOUND_ATTRIBUTES:
+            continue
+        try:
+            disk.setxattr(new, name, os.getxattr(original, name))
+        except OSError as error:
+            if error.errno == errno.ENODATA:
+                continue
+            if error.errno not in UNSUPPORTED_ERRNOS:
+                raise
+            lost.append(name)
+    return [f"extended attributes could not be kept: {', '.join(lost)}"] if lost else []
+
+
+WriteMethod: TypeAlias = Literal["create", "replace", "in_place", "delete"]
+FileIdentity: TypeAlias = tuple[int, int, int, int]
+
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Target(Struct, frozen=True):
+    """The real path behind `path`, its stat and content (None where there is no file), and the parents it lacks.
+
+    `version` is what a backend calls this content.
+    """
+
+    path: str
+    real_path: str
+    stat: os.stat_result | None
+    folders: tuple[str, ...] = ()
+    content: bytes | None = None
+    version: str = ""
+
+    @property
+    def lock_names(self) -> tuple[str, ...]:
+        return lock_names_of(self.real_path, self.stat)
+
+
+class FileWrite(Struct, frozen=True):
+    """One planned file write. It names every temporary file in advance, so that recovery knows what to look for.
+
+    `temp` holds the new content before the switch. `backup` is a second name of the old file while a batch is being
+    switched. `folders` are missing parents, outermost first; for a deletion, parents to remove if they become empty. On a
+    backend, `version` is the one that is replaced, and there are neither temporary files nor backups of ours.
+    """
+
+    path: str
+    real_path: str
+    folder: str
+    name: str
+    method: WriteMethod
+    before: bytes | None
+    after: bytes | None
+    temp: str
+    backup: str
+    folders: tuple[str, ...] = ()
+    identity: FileIdentity | None = None
+    mode: int | None = None
+    notes: tuple[str, ...] = ()
+    version: str = ""
+
+
+def in_place(write: FileWrite, reason: str) -> FileWrite:
+    """The same write without a replacement file."""
+    return replace(write, method="in_place", notes=(*write.notes, f"written in place, because {reason}"))
+
+
+def is_at_or_below(path: str, places: Collection[str]) -> bool:
+    """Whether a path is one of these places, or below one."""
+    while path not in places:
+        parent = os.path.dirname(path)
+        if parent == path:
+            return False
+        path = parent
+    return True
+
+
+def split_path(real_path: str) -> tuple[str, str]:
+    """Split a path into folder and name."""
+    folder, _, name = real_path.rpartition("/")
+    return folder or "/", name
+
+
+def file_identity(stat: os.stat_result) -> FileIdentity:
+    """What shows that a name still leads to the same, unchanged file."""
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def can_write(path: str) -> bool:
+    """Whether the effective user may write there."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def lock_names_of(real_path: str, stat: os.stat_result | None) -> tuple[str, ...]:
+    """The locks a writer must hold: the path and, for a hard-linked file, its inode."""
+    if stat is None or stat.st_nlink == 1:
+        return (real_path,)
+    return (real_path, f"{stat.st_dev}:{stat.st_ino}")
+
+
+def not_regular(path: str, mode: int) -> WriteError:
+    """The error about a target that cannot be written because of its type."""
+    kind = "a pipe, socket or device"
+    if st.S_ISDIR(mode):
+        kind = "a folder"
+    elif st.S_ISLNK(mode):
+        kind = "a symlink now" if os.path.exists(path) else "a symlink that leads nowhere"
+    return WriteError(path, f"{path} is {kind}, not a regular file.")

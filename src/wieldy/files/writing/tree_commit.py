@@ -28,8 +28,17 @@ from wieldy.files.writing.commit import (
     roll_back_writes,
     write_states,
 )
-from wieldy.files.writing.disk import LOCAL_DISK, Disk, RollbackError, explain_os_error, sync_folder
-from wieldy.files.writing.target import FileWrite, is_at_or_below, restorable_mode, split_path
+from wieldy.files.writing.disk import (
+    LOCAL_DISK,
+    Disk,
+    FileWrite,
+    RollbackError,
+    explain_os_error,
+    is_at_or_below,
+    restorable_mode,
+    split_path,
+    sync_folder,
+)
 
 NodeKind: TypeAlias = Literal["file", "symlink", "folder", "other"]
 

@@ -20,9 +20,9 @@ from wieldy.core.errors import StaleFileError
 from wieldy.core.programs import own_program
 from wieldy.core.realpath import make_resolved_folders, open_resolved, open_resolved_folder, realpath
 from wieldy.core.threads import in_thread
-from wieldy.files.writing.commit import WrittenFile, commit_writes
-from wieldy.files.writing.disk import WriteError
-from wieldy.files.writing.target import Target, plan_write, resolve_target, with_content
+from wieldy.files.writing.commit import WrittenFile
+from wieldy.files.writing.disk import Target, WriteError
+from wieldy.files.writing.writers import LocalWriter
 from wieldy.shell.running.guardian import Guardian
 from wieldy.shell.running.launch import launch, start_program
 from wieldy.shell.running.process_tag import TAG_VARIABLE, tag_process
@@ -31,6 +31,7 @@ from wieldy.shell.running.reaper import ProcessTree, end_tree
 OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 BLOCK = 1 << 20
 WRITE_LOCKS = 64
+WRITER = LocalWriter()
 
 
 class LocalProcess:
@@ -121,7 +122,7 @@ class LocalBackend:
         with self._write_locks[hash(path) % WRITE_LOCKS]:
             target = _open_target(path, expected)
             try:
-                return commit_writes((plan_write(target, content, mode=mode, alone=True),))[0]
+                return WRITER.commit([WRITER.plan_write(target, content, mode=mode, alone=True)])[0]
             except WriteError as error:
                 raise OSError(error.number or errno.EIO, error.message, path) from None
 
@@ -223,14 +224,14 @@ def _open_target(path: str, expected: str | None) -> Target:
         if modes.S_ISDIR(stat.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     try:
-        target = resolve_target(path, path)
+        target = WRITER.resolve_target(path, path)
     except WriteError as error:
         raise OSError(error.number or errno.EINVAL, error.message, path) from None
     if target.stat is None:
         if expected is not None:
             raise StaleFileError(path, "was removed meanwhile")
         return target
-    target = with_content(target)
+    target = WRITER.with_content(target)
     assert target.stat is not None
     if file_info(target.stat).version != expected:
         raise StaleFileError(path, "was changed by someone else meanwhile")

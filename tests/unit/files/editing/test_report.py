@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from wieldy.files.editing.document import Splice, apply_splices
-from wieldy.files.editing.revision import Revision, make_report
-from wieldy.files.writing.target import read_target
+from wieldy.files.editing.revision import Revision, edit_output
+from wieldy.files.writing.writers import LocalWriter
 
 BASE = b"one\ntwo\nthree\n"
 
 
 def revision_of(path: Path, *splices: Splice) -> Revision:
-    target = read_target(str(path))
+    target = LocalWriter().read_target(str(path))
     return Revision(
         target, apply_splices(target.content or b"", splices), splices, len(splices), ("a note of the edit",)
     )
@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_what_came_up_while_writing_stands_between_the_headline_and_the_diff(file: Path):
-    output = make_report(revision_of(file, Splice(0, 3, b"ONE"))).with_notes(("written in place",))
+    output = edit_output(revision_of(file, Splice(0, 3, b"ONE")), ("written in place",))
     lines = str(output.content).split("\n")
     assert lines[0] == f"Changed {file}: 1 replacement, +1 -1 lines."
     assert lines[1:3] == ["a note of the edit", "written in place"]

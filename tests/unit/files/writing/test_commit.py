@@ -15,7 +15,7 @@ from tests.unit.files.at_once import write_atomically
 from wieldy.core.errors import StaleFileError
 from wieldy.files.writing.commit import commit_writes
 from wieldy.files.writing.disk import WriteError
-from wieldy.files.writing.target import plan_write, read_target
+from wieldy.files.writing.writers import LocalWriter
 
 
 def names(folder: Path) -> list[str]:
@@ -159,7 +159,7 @@ def test_a_folder_that_somebody_else_makes_at_the_same_time_is_used(tmp_path: Pa
     maker.start()
     for number in range(rounds):
         while not (tmp_path / str(number)).exists():
-            read_target(str(tmp_path / str(number + 1) / "f"))
+            LocalWriter().read_target(str(tmp_path / str(number + 1) / "f"))
     maker.join()
 
 
@@ -182,7 +182,7 @@ def test_a_name_too_long_is_refused_in_words(tmp_path: Path):
 def test_a_file_swapped_after_it_was_looked_at_is_not_overwritten(tmp_path: Path):
     target, other = tmp_path / "a", tmp_path / "b"
     target.write_bytes(b"old")
-    step = plan_write(read_target(str(target)), b"new")
+    step = LocalWriter().plan_write(LocalWriter().read_target(str(target)), b"new")
     other.write_bytes(b"theirs")
 
     def swap(call: str) -> None:
@@ -197,7 +197,7 @@ def test_a_file_swapped_after_it_was_looked_at_is_not_overwritten(tmp_path: Path
 def test_a_file_changed_after_it_was_looked_at_is_not_overwritten(tmp_path: Path):
     target = tmp_path / "a"
     target.write_bytes(b"old")
-    step = plan_write(read_target(str(target)), b"new")
+    step = LocalWriter().plan_write(LocalWriter().read_target(str(target)), b"new")
     target.write_bytes(b"theirs")
     with pytest.raises(StaleFileError):
         commit_writes((step,))
@@ -222,7 +222,7 @@ def test_a_folder_swapped_for_a_link_is_not_written_through(tmp_path: Path):
     outside.mkdir()
     (inside / "a").write_bytes(b"old")
     (outside / "a").write_bytes(b"old")
-    step = plan_write(read_target(str(inside / "a")), b"new")
+    step = LocalWriter().plan_write(LocalWriter().read_target(str(inside / "a")), b"new")
     inside.rename(tmp_path / "moved")
     inside.symlink_to(outside)
     with pytest.raises(StaleFileError):
@@ -252,7 +252,7 @@ def test_the_new_content_is_on_the_medium_before_it_gets_the_name(tmp_path: Path
 def test_among_several_files_the_old_ones_keep_a_name_until_the_new_ones_are_on_the_medium(tmp_path: Path):
     for name in "ab":
         (tmp_path / name).write_bytes(b"old")
-    steps = [plan_write(read_target(str(tmp_path / name)), b"new") for name in "ab"]
+    steps = [LocalWriter().plan_write(LocalWriter().read_target(str(tmp_path / name)), b"new") for name in "ab"]
     calls: list[str] = []
     commit_writes(steps, disk=WatchedDisk(calls.append))
     assert told(calls) == ["write", "sync", "link"] * 2 + ["rename", "rename", "sync", "unlink", "unlink"]

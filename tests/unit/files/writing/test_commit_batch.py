@@ -12,8 +12,8 @@ from tests.fault_disks import FailAt, SlowDisk, WatchedDisk
 
 from wieldy.core.errors import StaleFileError
 from wieldy.files.writing.commit import commit_writes
-from wieldy.files.writing.disk import Disk, WriteError
-from wieldy.files.writing.target import FileWrite, plan_write, read_target
+from wieldy.files.writing.disk import Disk, FileWrite, WriteError
+from wieldy.files.writing.writers import LocalWriter
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,9 @@ def lay_out(root: Path) -> None:
 
 def steps_in(root: Path) -> tuple[FileWrite, ...]:
     wanted = {"plain": b"plain new", "doomed": None, "one": b"linked new", "link": b"far new", "x/y/made": b"made"}
-    return tuple(plan_write(read_target(str(root / name)), after) for name, after in wanted.items())
+    return tuple(
+        LocalWriter().plan_write(LocalWriter().read_target(str(root / name)), after) for name, after in wanted.items()
+    )
 
 
 def picture(root: Path) -> dict[str, tuple[int, bytes | str | None]]:
@@ -119,7 +121,9 @@ def test_a_full_disk_that_stays_full_leaves_every_byte_as_it_was(tmp_path: Path)
     os.link(tmp_path / "grown", tmp_path / "twin")
     for nth in range(1, 6):
         before = picture(tmp_path)
-        step = plan_write(read_target(str(tmp_path / "grown")), b"much longer than it was before")
+        step = LocalWriter().plan_write(
+            LocalWriter().read_target(str(tmp_path / "grown")), b"much longer than it was before"
+        )
         with pytest.raises(WriteError, match="full"):
             commit_writes(
                 (step,), disk=SlowDisk(FailAt(nth, errno.ENOSPC, calls=space - {"open"}, lasting=True), max_bytes=5)
@@ -138,7 +142,10 @@ def test_the_error_names_the_file_and_what_is_needed(tmp_path: Path):
         (errno.EIO, "reported an error"),
     ]:
         with pytest.raises(WriteError, match=words) as caught:
-            commit_writes((plan_write(read_target(path), b"plain new"),), disk=WatchedDisk(FailAt(2, number)))
+            commit_writes(
+                (LocalWriter().plan_write(LocalWriter().read_target(path), b"plain new"),),
+                disk=WatchedDisk(FailAt(2, number)),
+            )
         assert caught.value.path == path and caught.value.number == number
 
 
@@ -152,7 +159,7 @@ def test_a_full_disk_names_the_largest_folders_that_could_go(tmp_path: Path):
     ]:
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "file").write_bytes(b"x" * size)
-    step = plan_write(read_target(str(tmp_path / "plain")), b"new")
+    step = LocalWriter().plan_write(LocalWriter().read_target(str(tmp_path / "plain")), b"new")
     with pytest.raises(WriteError) as caught:
         commit_writes((step,), disk=WatchedDisk(FailAt(1, errno.ENOSPC)), roots=(str(tmp_path),))
     text = caught.value.message
@@ -167,8 +174,8 @@ def test_what_someone_else_does_to_a_later_file_survives_the_rollback(tmp_path: 
     target = tmp_path / ("one" if kind == "linked" else "doomed")
     after = None if kind == "to be deleted" else b"new"
     steps = (
-        plan_write(read_target(str(tmp_path / "plain")), b"plain new"),
-        plan_write(read_target(str(target)), after),
+        LocalWriter().plan_write(LocalWriter().read_target(str(tmp_path / "plain")), b"plain new"),
+        LocalWriter().plan_write(LocalWriter().read_target(str(target)), after),
     )
     (tmp_path / "theirs").write_bytes(b"theirs")
 

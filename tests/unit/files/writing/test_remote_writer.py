@@ -10,8 +10,7 @@ from tests.fault_disks import DieAt, FailAt, SimulatedDeath, WatchedDisk
 
 from wieldy import LocalBackend
 from wieldy.core.filesystem import RemoteFileSystem
-from wieldy.files.writing.disk import LOCAL_DISK, Disk, WriteError
-from wieldy.files.writing.target import FileWrite
+from wieldy.files.writing.disk import LOCAL_DISK, Disk, FileWrite, WriteError
 from wieldy.files.writing.writers import RemoteWriter
 
 
@@ -39,7 +38,7 @@ def contents(folder: Path) -> list[str]:
 def test_files_of_both_are_written_where_they_are(folder: Path) -> None:
     writer = make_writer(folder)
     writes = plan(writer, folder)
-    written = writer.commit_writes(writes)
+    written = writer.commit(writes)
     assert [file.real_path for file in written] == [write.real_path for write in writes]
     assert contents(folder) == ["new", "new"]
 
@@ -47,7 +46,7 @@ def test_files_of_both_are_written_where_they_are(folder: Path) -> None:
 def test_a_file_here_that_cannot_be_written_leaves_those_there_as_they_were(folder: Path) -> None:
     writer = make_writer(folder, WatchedDisk(FailAt(1, errno.EROFS, calls=frozenset({"rename"}))))
     with pytest.raises(WriteError):
-        writer.commit_writes(plan(writer, folder))
+        writer.commit(plan(writer, folder))
     assert contents(folder) == ["old", "old"]
 
 
@@ -55,15 +54,15 @@ def test_recovery_brings_back_files_there_if_the_process_died_before_those_here_
     writer = make_writer(folder, WatchedDisk(DieAt("rename")))
     writes = plan(writer, folder)
     with pytest.raises(SimulatedDeath):
-        writer.commit_writes(writes)
+        writer.commit(writes)
     assert contents(folder) == ["old", "new"]
-    assert make_writer(folder).recover_writes(writes) is False
+    assert make_writer(folder).recover(writes) is False
     assert contents(folder) == ["old", "old"]
 
 
 def test_recovery_finds_a_commit_that_was_complete(folder: Path) -> None:
     writer = make_writer(folder)
     writes = plan(writer, folder)
-    writer.commit_writes(writes)
-    assert make_writer(folder).recover_writes(writes) is True
+    writer.commit(writes)
+    assert make_writer(folder).recover(writes) is True
     assert contents(folder) == ["new", "new"]
