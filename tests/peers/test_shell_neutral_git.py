@@ -13,8 +13,7 @@ from tests.unit.shell.effects.rule_matching import analysis_of
 
 from wieldy import Toolbox
 from wieldy.core.errors import ToolFailure
-from wieldy.core.git import neutral_git_environment
-from wieldy.policy.permissions.advisers import git_status
+from wieldy.core.git import git_status, neutral_git_environment
 from wieldy.shell.effects.analysis import analyze
 
 pytestmark = pytest.mark.peer
@@ -171,7 +170,7 @@ def test_a_redirection_does_not_keep_git_from_being_neutral() -> None:
 @pytest.mark.asyncio
 async def test_the_check_for_a_clean_tree_runs_nothing_of_the_repositorys_choosing(trap: Path) -> None:
     (trap.parent / "mark").unlink(missing_ok=True)
-    await git_status(str(trap))
+    git_status(str(trap))
     assert not (trap.parent / "mark").exists()
 
 

@@ -68,7 +68,7 @@ def test_our_own_python_is_started_in_one_place():
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.Attribute) and node.attr == "executable" and getattr(node.value, "id", "") == "sys"
     }
-    assert users == {"core/own_python.py", *others}
+    assert users == {"core/programs.py", *others}
     for path in MODULES:
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.List | ast.Tuple | ast.Call):
@@ -173,3 +173,12 @@ def test_similar_names_are_found_in_one_place():
         or (isinstance(node, ast.Attribute) and node.attr == "get_close_matches")
     }
     assert users == {"core/text.py", *others}
+
+
+def test_git_is_prepared_and_started_in_one_place():
+    """The environment of commands of the model, and of our copies, is theirs: it only adds to that."""
+    for path in MODULES:
+        if path != SOURCE / "core" / "git.py":
+            text = path.read_text(encoding="utf-8")
+            assert 'own_program("git"' not in text, path
+            assert not any(name in text for name in ("GIT_OPTIONAL_LOCKS", "GIT_ALLOW_PROTOCOL", "GIT_NO_")), path

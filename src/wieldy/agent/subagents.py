@@ -44,6 +44,7 @@ from wieldy.core.decision import STRICTNESS, Answer, Approver, Decision, Judge, 
 from wieldy.core.effects import Runs
 from wieldy.core.errors import Deferred, SessionError, ToolFailure
 from wieldy.core.events import AgentEvent, AnyEvent, Event, ModelAnswered, Notice, ToolFailed, ToolProgress, ToolStarted
+from wieldy.core.git import without_location
 from wieldy.core.logs import log
 from wieldy.core.outcome import Refused
 from wieldy.core.provider import Provider, ProviderFailure
@@ -57,7 +58,7 @@ from wieldy.engine.results import Spill
 from wieldy.engine.services import CallServices, build_toolset, new_queue
 from wieldy.engine.turn import Turn, TurnObserver
 from wieldy.engine.workspace_services import HostServices, WorkspaceServices
-from wieldy.files.working_copies import IsolationError, without_location
+from wieldy.files.working_copies import IsolationError
 from wieldy.policy.hooks.dispatch import Hooks
 from wieldy.policy.permissions.decide import Policy, RuleMatcher
 from wieldy.policy.permissions.guarded_files import GuardedFiles

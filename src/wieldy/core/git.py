@@ -1,15 +1,16 @@
-"""Environment variables that keep read-only git commands from running programs that the configuration names."""
+"""The one place that prepares and starts git: nothing that a repository configures runs, and nothing leads it elsewhere."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
 from wieldy.core.backend import run_on
-from wieldy.core.errors import ToolFailure
+from wieldy.core.errors import ToolFailure, WieldyError
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem
 from wieldy.core.programs import own_program
 
@@ -73,6 +74,105 @@ _DRIVER_KEYS = (
 )
 _INCLUDE_KEYS = r"^include(if\..*)?\.path$"
 _TIMEOUT = 5.0
+LOOKUP_SECONDS = 10.0
+READ_SECONDS = 60.0
+
+
+LOCATION_VARIABLES = frozenset(
+    {
+        *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX"),
+        *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
+    }
+)
+"""Variables that lead git to another repository than that of the current folder; git sets them for hooks."""
+
+
+class SourceError(WieldyError):
+    """The files of a repository are not available; the message is one line."""
+
+
+def start_git(
+    arguments: Sequence[str], folder: str | Path, environment: Mapping[str, str], *, seconds: float, input: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """Run git in exactly this environment. Raises `OSError` and `subprocess.TimeoutExpired`."""
+    return subprocess.run(
+        [own_program("git", environment), *arguments],
+        cwd=folder,
+        env=dict(environment),
+        input=input,
+        capture_output=True,
+        timeout=seconds,
+        check=False,
+    )
+
+
+def look_up_with_git(
+    arguments: Sequence[str], folder: str, env: Mapping[str, str], *, input: bytes = b""
+) -> subprocess.CompletedProcess[bytes] | None:
+    """Run a command that runs nothing the repository configures, such as `config` and `cat-file`; None where git cannot run."""
+    clean = {name: value for name, value in env.items() if not name.startswith("GIT_")}
+    environment = {**clean, **_VARIABLES, "GIT_NO_REPLACE_OBJECTS": "1"}
+    try:
+        return start_git(arguments, folder, environment, seconds=LOOKUP_SECONDS, input=input)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def read_git(arguments: Sequence[str], folder: str | Path) -> bytes | None:
+    """What a git command prints in the top folder of a repository, with nothing run that it configures; None if it fails."""
+    environment = {**without_location(os.environ), **neutral_git_environment(str(folder))}
+    count = int(environment["GIT_CONFIG_COUNT"])
+    environment |= {
+        "GIT_CEILING_DIRECTORIES": os.path.dirname(folder),
+        "GIT_CONFIG_COUNT": str(count + 1),
+        f"GIT_CONFIG_KEY_{count}": "safe.bareRepository",
+        f"GIT_CONFIG_VALUE_{count}": "all",
+    }
+    try:
+        return _output_of_git(arguments, folder, environment, READ_SECONDS)
+    except SourceError:
+        return None
+
+
+def run_git(
+    arguments: Sequence[str], folder: str | Path, env: Mapping[str, str] | None = None, *, seconds: float = READ_SECONDS
+) -> bytes:
+    """Run git without hooks and prompts, and return what it prints. Raises `SourceError`."""
+    environment = {**without_location(os.environ), "GIT_TERMINAL_PROMPT": "0", **(env or {})}
+    return _output_of_git(
+        ["-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", *arguments], folder, environment, seconds
+    )
+
+
+def git_status(folder: str) -> str | None:
+    """List what git calls changed, untracked or ignored in a work tree; None where that cannot be found out. Blocking."""
+    arguments = ("status", "--porcelain", "--ignored", "--untracked-files=normal")
+    try:
+        environment = {**os.environ, **neutral_git_environment(folder)}
+        done = start_git(arguments, folder, environment, seconds=_TIMEOUT)
+    except (OSError, subprocess.TimeoutExpired, ToolFailure):
+        return None
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
+
+
+def without_location(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment without variables that lead git to another repository than that of the current folder."""
+    return {name: value for name, value in env.items() if name not in LOCATION_VARIABLES}
+
+
+def _output_of_git(
+    arguments: Sequence[str], folder: str | Path, environment: Mapping[str, str], seconds: float
+) -> bytes:
+    try:
+        done = start_git(arguments, folder, environment, seconds=seconds)
+    except OSError as error:
+        raise SourceError(f"git cannot be run: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise SourceError(f"git {arguments[0]} took longer than {seconds:g} s") from None
+    if done.returncode:
+        words = done.stderr.decode("utf-8", "replace").split()
+        raise SourceError(f"git {arguments[0]}: {' '.join(words)[:300] or f'exit code {done.returncode}'}")
+    return done.stdout
 
 
 class Git(Struct, frozen=True):
@@ -82,20 +182,12 @@ class Git(Struct, frozen=True):
     files: FileSystem = LOCAL_FILES
 
     def run(self, args: list[str], cwd: str) -> str:
-        """What git prints; nothing if it fails. Raises `ToolFailure` if it does not answer: nobody knows what it would run."""
+        """What git prints; nothing if it fails. Raises `ToolFailure` on a timeout: what git would run is not known then."""
         try:
             if isinstance(self.files, RemoteFileSystem):
                 output = run_on(self.files.backend, ["git", *args], cwd=cwd, env=self.environment, seconds=_TIMEOUT)[1]
             else:
-                output = subprocess.run(
-                    [own_program("git", self.environment), *args],
-                    cwd=cwd,
-                    env=dict(self.environment),
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=_TIMEOUT,
-                    check=False,
-                ).stdout
+                output = start_git(args, cwd, self.environment, seconds=_TIMEOUT).stdout
         except (subprocess.TimeoutExpired, TimeoutError):
             text = f"git did not answer in {_TIMEOUT:g} s in {cwd}, so nothing was run."
             raise ToolFailure(text, "Try again.") from None

@@ -7,9 +7,8 @@ import errno
 import os
 import shutil
 import stat
-import subprocess
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import TypeAlias
@@ -17,8 +16,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from wieldy.core.errors import WieldyError
-from wieldy.core.git import neutral_git_environment
-from wieldy.core.programs import own_program
+from wieldy.core.git import SourceError, read_git, run_git
 
 SMALL_TREE_BYTES = 50_000_000
 SMALL_TREE_FILES = 5_000
@@ -149,19 +147,7 @@ def remove_tree(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-READ_SECONDS = 60.0
 CLONE_SECONDS = 3600.0
-LOCATION_VARIABLES = frozenset(
-    {
-        *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX"),
-        *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
-    }
-)
-"""Variables that lead git to another repository than that of the current folder; git sets them for hooks."""
-
-
-class SourceError(WieldyError):
-    """The files of a repository cannot be had; the message is one line."""
 
 
 def is_repository(folder: str | Path) -> bool:
@@ -174,25 +160,6 @@ def resolve_commit(repository: str | Path, ref: str) -> str:
     if commit is None:
         raise SourceError(f"the repository {repository} has no commit `{ref}`")
     return commit.decode().strip()
-
-
-def read_git(arguments: Sequence[str], folder: str | Path) -> bytes | None:
-    """What a git command prints that runs nothing the repository configures; None if it fails."""
-    environment = {**without_location(os.environ), **neutral_git_environment(str(folder))}
-    environment["GIT_CEILING_DIRECTORIES"] = os.path.dirname(folder)
-    environment["GIT_CONFIG_COUNT"] = _with_setting(environment, "safe.bareRepository", "all")
-    try:
-        return _run(arguments, folder, environment, READ_SECONDS)
-    except SourceError:
-        return None
-
-
-def run_git(
-    arguments: Sequence[str], folder: str | Path, env: Mapping[str, str] | None = None, *, seconds: float = READ_SECONDS
-) -> bytes:
-    """Run git without hooks and prompts, and return what it prints. Raises `SourceError`."""
-    environment = {**without_location(os.environ), "GIT_TERMINAL_PROMPT": "0", **(env or {})}
-    return _run(["-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", *arguments], folder, environment, seconds)
 
 
 def clone_mirror(url: str, target: Path) -> None:
@@ -245,38 +212,6 @@ def _init_borrowing(repository: str | Path, target: Path) -> None:
     shallow = objects.parent / "shallow"
     if shallow.exists():
         shutil.copyfile(shallow, target / ".git" / "shallow")
-
-
-def _run(arguments: Sequence[str], folder: str | Path, environment: Mapping[str, str], seconds: float) -> bytes:
-    try:
-        done = subprocess.run(
-            [own_program("git", environment), *arguments],
-            cwd=folder,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-        )
-    except OSError as error:
-        raise SourceError(f"git cannot be run: {error.strerror}") from None
-    except subprocess.TimeoutExpired:
-        raise SourceError(f"git {arguments[0]} took longer than {seconds:g} s") from None
-    if done.returncode:
-        words = done.stderr.decode("utf-8", "replace").split()
-        raise SourceError(f"git {arguments[0]}: {' '.join(words)[:300] or f'exit code {done.returncode}'}")
-    return done.stdout
-
-
-def without_location(env: Mapping[str, str]) -> dict[str, str]:
-    """An environment without variables that lead git to another repository than that of the current folder."""
-    return {name: value for name, value in env.items() if name not in LOCATION_VARIABLES}
-
-
-def _with_setting(environment: dict[str, str], key: str, value: str) -> str:
-    number = int(environment.get("GIT_CONFIG_COUNT", "0"))
-    environment[f"GIT_CONFIG_KEY_{number}"], environment[f"GIT_CONFIG_VALUE_{number}"] = key, value
-    return str(number + 1)
 
 
 MANY_FILES = 20_000  # above that, git is faster at finding what changed

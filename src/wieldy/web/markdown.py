@@ -9,8 +9,7 @@ import importlib.util
 import re
 
 from wieldy.core.errors import ToolFailure
-from wieldy.core.own_python import own_python
-from wieldy.core.subprocesses import kill_process
+from wieldy.core.programs import kill_process, own_python
 from wieldy.web.url import HttpUrl, InvalidUrl
 
 TIMEOUT = 20.0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import wieldy
-from wieldy.core.own_python import own_python
+from wieldy.core.programs import own_python
 
 PLANTED = ("typing", "json", "signal", "msgspec", "sitecustomize", "usercustomize", "wieldy")
 
@@ -42,7 +42,7 @@ def test_it_does_not_take_over_where_a_script_of_the_project_found_its_modules(t
     mark = tmp_path / "mark"
     (tmp_path / "tarfile.py").write_text(f"open({str(mark)!r}, 'a').write('planted')\n")
     script = (
-        "import subprocess; from wieldy.core.own_python import own_python; subprocess.run(own_python('import tarfile'))"
+        "import subprocess; from wieldy.core.programs import own_python; subprocess.run(own_python('import tarfile'))"
     )
     (tmp_path / "script.py").write_text(script)
     subprocess.run([sys.executable, tmp_path / "script.py"], cwd="/", check=True)
@@ -53,7 +53,7 @@ def test_packages_that_are_on_no_path_of_the_interpreter_are_found(tmp_path):
     (tmp_path / "others").mkdir()
     (tmp_path / "others" / "only_here.py").write_text("NAME = 'found'\n")
     script = (
-        "import subprocess, sys; sys.path.append(sys.argv[1]); from wieldy.core.own_python import own_python; "
+        "import subprocess, sys; sys.path.append(sys.argv[1]); from wieldy.core.programs import own_python; "
         "subprocess.run(own_python('import only_here; print(only_here.NAME)', needs=('only_here',)), check=True)"
     )
     done = subprocess.run(
@@ -68,7 +68,7 @@ def test_it_works_from_an_archive(tmp_path):
     with __import__("zipfile").ZipFile(archive, "a") as file:
         file.writestr("wieldy/__init__.py", "")
     script = (
-        "import subprocess, sys; sys.path.insert(0, sys.argv[1]); from wieldy.core.own_python import own_python; "
+        "import subprocess, sys; sys.path.insert(0, sys.argv[1]); from wieldy.core.programs import own_python; "
         "subprocess.run(own_python('import wieldy.core; print(wieldy.core.__file__)'), check=True)"
     )
     done = subprocess.run([sys.executable, "-c", script, archive], capture_output=True, text=True, check=True)

@@ -30,6 +30,7 @@ from wieldy.core.events import (
     ToolEnded,
     ToolProgress,
 )
+from wieldy.core.git import SourceError, without_location
 from wieldy.core.state_dirs import open_private
 from wieldy.core.text import truncate
 from wieldy.core.threads import in_thread, in_thread_uncancellable
@@ -39,14 +40,7 @@ from wieldy.faces.batch.rates import GatedProvider, RateGate, WorkClock, rate_ke
 from wieldy.faces.batch.results import MAX_TEXT_CHARS, AttemptResult, TaskCheck, Verdict, judge, needs_check
 from wieldy.faces.batch.store import PATCH_NAME, RESULT_NAME, write_durably
 from wieldy.faces.batch.tasks import Task
-from wieldy.files.working_copies import (
-    IsolationError,
-    PatchRecorder,
-    SourceError,
-    remove_tree,
-    without_location,
-    write_patch,
-)
+from wieldy.files.working_copies import IsolationError, PatchRecorder, remove_tree, write_patch
 from wieldy.models.catalog import find_model, pick
 from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import collect_result, stop_and_collect

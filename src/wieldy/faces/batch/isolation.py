@@ -27,12 +27,12 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from wieldy.core.git import SourceError, read_git
 from wieldy.core.state_dirs import make_private_folder
 from wieldy.faces.batch.tasks import Task, TaskSource, digest, is_remote
 from wieldy.files.working_copies import (
     NO_REFLINK,
     IsolationError,
-    SourceError,
     check_out,
     clone,
     clone_mirror,
@@ -43,7 +43,6 @@ from wieldy.files.working_copies import (
     is_repository,
     is_small,
     plain_copy,
-    read_git,
     remove_tree,
     resolve_commit,
     walk_files,

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from wieldy.core.errors import WieldyError
-from wieldy.core.own_python import own_python
+from wieldy.core.programs import own_python
 from wieldy.core.state_dirs import make_private_folder
 from wieldy.faces.batch.attempt import Attempt, AttemptFailure, AttemptHost, AttemptProgress, CommandRunner, Job, Report
 from wieldy.faces.batch.rates import RateGate, RateReport

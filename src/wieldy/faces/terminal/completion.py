@@ -56,7 +56,7 @@ class FileIndex:
             return self._paths
 
     def _list(self) -> Sequence[str]:
-        from wieldy.core.subprocesses import run_limited
+        from wieldy.core.programs import run_limited
         from wieldy.files.search.patterns import endless_ignore_file
         from wieldy.files.search.ripgrep import SearchFailure, find_ripgrep
 

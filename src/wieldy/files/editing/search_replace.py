@@ -20,8 +20,7 @@ from msgspec.structs import asdict
 
 from wieldy.core.console import write_to_parent
 from wieldy.core.errors import ToolFailure
-from wieldy.core.own_python import own_python
-from wieldy.core.subprocesses import run_limited
+from wieldy.core.programs import own_python, run_limited
 from wieldy.core.text import truncate
 from wieldy.files.detection import binary_kind, detect_encoding
 from wieldy.files.editing.document import Document, Span, Splice, SplitsCharacter, apply_splices, replace_span

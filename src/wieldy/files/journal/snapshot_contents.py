@@ -11,7 +11,6 @@ import fcntl
 import os
 import re
 import stat
-import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha1, sha256
@@ -23,7 +22,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from wieldy.core.programs import own_program
+from wieldy.core.git import look_up_with_git
 from wieldy.core.project_text import open_regular, read_project_text
 from wieldy.files.journal.entries import FileChange, Uncovered
 from wieldy.files.journal.store import ContentUnavailable
@@ -46,7 +45,6 @@ from wieldy.files.writing.tree_commit import Node, NodeChange
 
 # The index of some 250 000 files. A larger one takes too long to read.
 MAX_INDEX_BYTES = 24 << 20
-GIT_SECONDS = 10.0
 _HEADER = BinaryStruct(">4sII")
 _ENTRY = BinaryStruct(">10I20sH")
 _WORD = 0xFFFFFFFF
@@ -124,17 +122,8 @@ def read_objects(root: str, object_ids: Iterable[bytes], env: Mapping[str, str])
     if not requests:
         return
     arguments = ["-c", "core.fsmonitor=false", "cat-file", "--batch", "--buffer"]
-    try:
-        done = subprocess.run(
-            [own_program("git", env), *arguments],
-            cwd=root,
-            env=_environment(env),
-            input=requests,
-            capture_output=True,
-            timeout=GIT_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+    done = look_up_with_git(arguments, root, env, input=requests)
+    if done is None:
         return
     output, position = done.stdout, 0
     while (end := output.find(b"\n", position)) >= 0:
@@ -188,35 +177,14 @@ def _common_folder(git_folder: str) -> str:
 
 def _is_plain(root: str, env: Mapping[str, str]) -> bool:
     """Whether no configuration makes files in the working tree differ from git's objects, or objects be missing."""
-    try:
-        done = subprocess.run(
-            [own_program("git", env), "config", "--includes", "-z", "--get-regexp", _CONVERTING_CONFIG],
-            cwd=root,
-            env=_environment(env),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=GIT_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+    done = look_up_with_git(["config", "--includes", "-z", "--get-regexp", _CONVERTING_CONFIG], root, env)
+    if done is None:
         return False
     settings = [setting for setting in done.stdout.split(b"\0") if setting]
     if done.returncode not in (0, 1) or any(setting.lower() != b"core.autocrlf\nfalse" for setting in settings):
         return False
     config = env.get("XDG_CONFIG_HOME") or f"{env.get('HOME', '')}/.config"
     return not any(_converted_patterns(path) for path in (f"{config}/git/attributes", "/etc/gitattributes"))
-
-
-def _environment(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment of git commands that only look something up in the repository they are run in."""
-    clean = {name: value for name, value in env.items() if not name.startswith("GIT_")}
-    return clean | {
-        "GIT_NO_LAZY_FETCH": "1",
-        "GIT_NO_REPLACE_OBJECTS": "1",
-        "GIT_ALLOW_PROTOCOL": "none",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_OPTIONAL_LOCKS": "0",
-    }
 
 
 def _converted_patterns(path: str) -> list[str]:

@@ -22,7 +22,7 @@ from msgspec import Struct
 from wieldy.core.console import write_to_parent
 from wieldy.core.errors import ToolFailure
 from wieldy.core.outcome import Content, Image, Text
-from wieldy.core.own_python import own_python
+from wieldy.core.programs import own_python
 from wieldy.files.detection import media_type_of
 
 if TYPE_CHECKING:

@@ -18,9 +18,8 @@ from msgspec import Struct, field
 
 from wieldy.core.backend import Backend, BackendProcess, end_and_reap, spawn_on
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem, look
-from wieldy.core.programs import own_program
+from wieldy.core.programs import kill_process, limit_memory, own_program
 from wieldy.core.realpath import PathChanged, open_resolved_folder
-from wieldy.core.subprocesses import kill_process, limit_memory
 from wieldy.core.text import nearest_names
 from wieldy.core.threads import in_thread, run_in_background
 from wieldy.files.search.format import LEAD_CHARS, LINE_CHARS, SHOWN_RETURN, cut_line

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from wieldy.core.subprocesses import kill_process
+from wieldy.core.programs import kill_process
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.policy.hooks.config import Hook

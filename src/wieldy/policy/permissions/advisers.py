@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,16 +9,12 @@ from typing import TYPE_CHECKING
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Advice, Adviser, Opinion
 from wieldy.core.effects import Runs
-from wieldy.core.errors import ToolFailure
-from wieldy.core.programs import own_program
-from wieldy.core.subprocesses import kill_process
 from wieldy.core.workspace import Workspace
 from wieldy.policy.permissions.decide import CLEAN_TREE, SANDBOX, Policy
 
 if TYPE_CHECKING:
     from wieldy.shell.effects.analysis import Analysis
 
-GIT_STATUS_SECONDS = 5.0
 # With these a command works on another tree than the one whose status is read.
 OTHER_TREE_MARKS = ("-C", "--git-dir", "--work-tree", "GIT_")
 
@@ -42,7 +37,7 @@ class CleanTreeAdviser:
         status: Callable[[str], Awaitable[str | None]] | None = None,
     ) -> None:
         self._policy = policy
-        self._status = status or git_status
+        self._status = status or _git_status
 
     def wants(self, plan: PlannedCall) -> bool:
         commands = list(self._policy.analyses(plan))
@@ -60,38 +55,11 @@ def _only_if_dirty(command: str, analysis: Analysis) -> bool:
     return all(danger.only_if_dirty for danger in analysis.catastrophic)
 
 
-async def git_status(folder: str) -> str | None:
-    """List what git calls changed, untracked or ignored in a work tree; None where that cannot be found out."""
-    import asyncio
-    from subprocess import DEVNULL, PIPE
-
-    from wieldy.core.git import neutral_git_environment
+async def _git_status(folder: str) -> str | None:
+    from wieldy.core.git import git_status
     from wieldy.core.threads import in_thread
 
-    arguments = ("status", "--porcelain", "--ignored", "--untracked-files=normal")
-    try:
-        env = {**os.environ, **await in_thread(neutral_git_environment, folder)}
-        process = await asyncio.create_subprocess_exec(
-            own_program("git"),
-            *arguments,
-            cwd=folder,
-            env=env,
-            stdin=DEVNULL,
-            stdout=PIPE,
-            stderr=DEVNULL,
-            start_new_session=True,
-        )
-    except (OSError, ToolFailure):
-        return None
-    try:
-        output, _ = await asyncio.wait_for(process.communicate(), GIT_STATUS_SECONDS)
-    except TimeoutError:
-        return None
-    finally:
-        if process.returncode is None:
-            kill_process(process)
-            await process.wait()
-    return output.decode("utf-8", "replace") if process.returncode == 0 else None
+    return await in_thread(git_status, folder)
 
 
 class SandboxAdviser:

@@ -23,8 +23,7 @@ from msgspec import Struct, convert
 
 from wieldy.core.backend import FileInfo, FolderEntry
 from wieldy.core.errors import WieldyError
-from wieldy.core.own_python import own_python
-from wieldy.core.programs import own_program
+from wieldy.core.programs import own_program, own_python
 from wieldy.shell.backends.channel import Caller
 
 TRIAL_SECONDS = 10.0

@@ -18,8 +18,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.core.programs import find_program
-from wieldy.core.subprocesses import kill_process
+from wieldy.core.programs import find_program, kill_process
 from wieldy.core.threads import in_thread
 from wieldy.shell.running.reaper import ProcessTree, end_tree
 

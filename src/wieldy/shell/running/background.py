@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Notice
-from wieldy.core.own_python import own_python
-from wieldy.core.subprocesses import kill_process
+from wieldy.core.programs import kill_process, own_python
 from wieldy.core.text import truncate_line
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace

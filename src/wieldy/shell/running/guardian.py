@@ -9,7 +9,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 
-from wieldy.core.own_python import own_python
+from wieldy.core.programs import own_python
 from wieldy.shell.running.reaper import HAS_PROC
 
 LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from wieldy.core.own_python import own_python
+from wieldy.core.programs import own_python
 from wieldy.shell.running.guardian import LOADER_VARIABLES
 from wieldy.shell.running.launch import Limit, Program
 from wieldy.shell.sandbox import kernel

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Collection, Mapping
 
-from wieldy.core.programs import own_program
+from wieldy.core.git import look_up_with_git
 from wieldy.core.project_text import read_project_bytes, read_project_text
 
 MAX_CONFIG_BYTES = 1 << 20
-GIT_SECONDS = 5.0
 CONTROL_NAMES = ("commondir", "config", "config.worktree", "hooks")
 """The files of a repository that decide what git runs."""
 # What git itself writes into the settings of a new repository, and settings that cannot run anything.
@@ -95,19 +93,8 @@ class GitJudge:
     def _settings(self, content: bytes) -> list[str] | None:
         """The settings in a file, in order; None if git cannot read it."""
         arguments = ["config", "--file", "-", "--no-includes", "-z", "--list"]
-        try:
-            done = subprocess.run(
-                [own_program("git", self._env), *arguments],
-                cwd="/",
-                env=dict(self._env),
-                input=content,
-                capture_output=True,
-                timeout=GIT_SECONDS,
-                check=False,
-            )
-        except (FileNotFoundError, subprocess.TimeoutExpired):
-            return None
-        if done.returncode:
+        done = look_up_with_git(arguments, "/", self._env, input=content)
+        if done is None or done.returncode:
             return None
         return [each for each in os.fsdecode(done.stdout).split("\0") if each]
 

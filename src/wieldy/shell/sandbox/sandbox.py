@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from wieldy.core.own_python import own_python
-from wieldy.core.programs import own_program
+from wieldy.core.programs import own_program, own_python
 from wieldy.core.text import truncate
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace

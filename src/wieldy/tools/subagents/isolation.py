@@ -18,17 +18,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from wieldy.core.git import SourceError, read_git
 from wieldy.core.state_dirs import make_private_folder, state_home, user_home
 from wieldy.core.text import plural
 from wieldy.files.working_copies import (
     IsolationError,
     PatchRecorder,
-    SourceError,
     check_out,
     clone_or_copy,
     copy_tree,
     is_repository,
-    read_git,
     remove_tree,
     walk_files,
 )

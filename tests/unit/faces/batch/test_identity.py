@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.faces.batch.repositories import git
 
+from wieldy.core.git import SourceError
 from wieldy.faces.batch.isolation import Fingerprints, attempt_identity, fingerprint
 from wieldy.faces.batch.tasks import Task, TaskLimits, TaskSource
-from wieldy.files.working_copies import SourceError
 
 TASK = Task(id="a", prompt="fix", source=TaskSource("root", "/x"), model="anthropic/m", settings={"a": 1, "b": 2})
 

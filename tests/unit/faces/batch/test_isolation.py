@@ -13,9 +13,10 @@ import pytest
 from tests.needs import skip_untested
 from tests.unit.faces.batch.repositories import git, make_repository
 
+from wieldy.core.git import SourceError
 from wieldy.faces.batch.isolation import SourceCache, make_copy
 from wieldy.faces.batch.tasks import TaskSource
-from wieldy.files.working_copies import IsolationError, SourceError, remove_tree
+from wieldy.files.working_copies import IsolationError, remove_tree
 from wieldy.shell.backends.overlay import overlay_problem
 
 

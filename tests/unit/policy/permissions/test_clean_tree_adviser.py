@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from wieldy.policy.permissions.advisers import CleanTreeAdviser, git_status
+from wieldy.core.git import git_status
+from wieldy.policy.permissions.advisers import CleanTreeAdviser
 
 
 def git(root: str, *words: str) -> None:
@@ -61,7 +62,7 @@ async def test_only_a_lone_command_on_this_tree_is_looked_into(judge, called, re
 
 @pytest.mark.asyncio
 async def test_where_git_cannot_say_nothing_is_vouched_for(judge, called, root: str) -> None:
-    assert await git_status(root) is None
-    assert await git_status(f"{root}/missing") is None
+    assert git_status(root) is None
+    assert git_status(f"{root}/missing") is None
     advice = await CleanTreeAdviser(judge()).advise(replace(called("Bash", "git reset --hard"), cwd=root))
     assert advice.opinions == ()

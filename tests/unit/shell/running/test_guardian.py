@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import wieldy
-from wieldy.core.own_python import own_python
+from wieldy.core.programs import own_python
 from wieldy.shell.running import guardian as guardian_module
 from wieldy.shell.running import reaper as reap
 from wieldy.shell.running.guardian import START_CODE, Guardian, SharedGuardian

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.core.own_python import own_python
+from wieldy.core.programs import own_python
 from wieldy.core.workspace import Workspace
 from wieldy.shell.sandbox.policy import SandboxPolicy, git_paths, policy_for
 
