@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from wieldy.agent.records import (
+    RECORDS,
     AssistantBlock,
     AssistantMessageEnded,
     CallStarted,
@@ -119,7 +120,7 @@ class Conversation:
         self.lost: dict[str, ToolCall] = {}
 
     def apply(self, record: TranscriptRecord) -> None:
-        """Fold one record in. Records that are of no concern here are skipped."""
+        """Fold one record in, by the method `_fold_…` that is named after its `type`. Other records are skipped."""
         if (handler := _HANDLERS.get(type(record))) is not None:
             handler(self, record)
 
@@ -167,17 +168,17 @@ class Conversation:
         self.messages = list(messages)
         self.repaired, self.repaired_ids = 0, set()
 
-    def _on_header(self, record: SessionHeader) -> None:
+    def _fold_session(self, record: SessionHeader) -> None:
         self.header = record
 
-    def _on_question(self, record: QuestionDeferred) -> None:
+    def _fold_question(self, record: QuestionDeferred) -> None:
         self.pending[record.id] = record
         self.ids.add(record.id)
 
-    def _on_settled(self, record: QuestionSettled) -> None:
+    def _fold_settled(self, record: QuestionSettled) -> None:
         self.pending.pop(record.id, None)
 
-    def _on_waiting(self, record: CallsWaiting) -> None:
+    def _fold_waiting(self, record: CallsWaiting) -> None:
         self.waiting = list(record.ids)
 
     def _forget_waiting(self) -> None:
@@ -194,13 +195,13 @@ class Conversation:
         for id in [id for id, question in self.pending.items() if question.call == call]:
             del self.pending[id]
 
-    def _on_subagent_started(self, record: SubagentStarted) -> None:
+    def _fold_agent(self, record: SubagentStarted) -> None:
         if record.call in self.agents:
             self.continued_agents.add(record.call)
         self.agents[record.call] = record
         self.waiting_agents.discard(record.call)
 
-    def _on_delegated(self, record: TaskDelegated) -> None:
+    def _fold_delegated(self, record: TaskDelegated) -> None:
         self.delegated.add(record.call)
 
     def recover_agents(self) -> None:
@@ -253,7 +254,7 @@ class Conversation:
         blocks = self.messages[-1].calls() if self.messages else ()
         return [ToolCall(block["id"], block["name"], block["input"]) for block in blocks if block["id"] in self.waiting]
 
-    def _on_user_message(self, record: UserMessage) -> None:
+    def _fold_user(self, record: UserMessage) -> None:
         self._forget_waiting()
         self._close_open_message()
         content = _blocks(record.content)
@@ -262,20 +263,20 @@ class Conversation:
             self.prompts.append(SentPrompt(text, record.at))
         self._append(Message("user", content))
 
-    def _on_block(self, record: AssistantBlock) -> None:
+    def _fold_block(self, record: AssistantBlock) -> None:
         if isinstance(record.block.get("type"), str):
             if not self.blocks:
                 self._close_results()
             self.blocks[len(self.blocks) if record.index is None else record.index] = record.block
 
-    def _on_message_ended(self, record: AssistantMessageEnded) -> None:
+    def _fold_answered(self, record: AssistantMessageEnded) -> None:
         self._close_message(complete=record.stop_reason not in ("broken", "interrupted"))
         self.turns += 1
         self.cost += record.cost or 0.0
         self.tokens = sum(record.usage.values()) or self.tokens
         self._count(record.usage)
 
-    def _on_subagent_ended(self, record: SubagentEnded) -> None:
+    def _fold_agent_ended(self, record: SubagentEnded) -> None:
         self._count(record.usage)
         if record.why == "waiting":
             self.waiting_agents.add(record.call)
@@ -287,16 +288,16 @@ class Conversation:
         for name, number in usage.items():
             self.usage[name] = self.usage.get(name, 0) + number
 
-    def _on_discarded(self, record: MessageDiscarded) -> None:
+    def _fold_dropped(self, record: MessageDiscarded) -> None:
         self.blocks.clear()
 
-    def _on_started(self, record: CallStarted) -> None:
+    def _fold_started(self, record: CallStarted) -> None:
         self.started[record.id] = record
         if record.id in self.waiting and record.id not in self.agents:  # a subagent goes on from its own transcript
             self.waiting.remove(record.id)
             self.pending.pop(record.id, None)
 
-    def _on_result(self, record: ToolResultRecord) -> None:
+    def _fold_result(self, record: ToolResultRecord) -> None:
         if isinstance(record.block.get("type"), str) and isinstance(record.block.get("tool_use_id"), str):
             self.results.append(record.block)
             id = record.block["tool_use_id"]
@@ -311,17 +312,17 @@ class Conversation:
             if id in self.agents and not self.agents[id].background:
                 self._forget_agent(id)
 
-    def _on_seen(self, record: FilesSeen) -> None:
+    def _fold_seen(self, record: FilesSeen) -> None:
         for file in record.files:
             if file.forgotten:
                 self.seen.pop(file.path, None)
             else:
                 self.seen[file.path] = file
 
-    def _on_activated(self, record: ToolsActivated) -> None:
+    def _fold_activated(self, record: ToolsActivated) -> None:
         self.activated.update(dict.fromkeys(record.tools))
 
-    def _on_replaced(self, record: HistoryReplaced) -> None:
+    def _fold_compacted(self, record: HistoryReplaced) -> None:
         self._forget_waiting()
         self._replace([message for data in record.messages if (message := _message(data)) is not None])
         self.ids.update([str(block.get("id")) for message in self.messages for block in message.calls()])
@@ -332,18 +333,18 @@ class Conversation:
         self.cost += record.cost or 0.0
         self.tokens = 0
 
-    def _on_shortened(self, record: ResultsShortened) -> None:
+    def _fold_shortened(self, record: ResultsShortened) -> None:
         from wieldy.agent.compaction import with_results
 
         self._replace(with_results(self.settle(), record.results))
         self.tokens = 0
 
-    def _on_withheld(self, record: MediaWithheld) -> None:
+    def _fold_withheld(self, record: MediaWithheld) -> None:
         from wieldy.agent.compaction import without_media
 
         self._replace(without_media(self.settle(), frozenset(record.digests), record.why))
 
-    def _on_model_changed(self, record: ModelChanged) -> None:
+    def _fold_model(self, record: ModelChanged) -> None:
         from wieldy.agent.compaction import without_thinking
 
         if self.header is not None:
@@ -356,12 +357,12 @@ class Conversation:
         else:
             self._replace(without_thinking(self.settle()))
 
-    def _on_thinking_removed(self, record: ThinkingRemoved) -> None:
+    def _fold_forgot(self, record: ThinkingRemoved) -> None:
         from wieldy.agent.compaction import without_thinking
 
         self._replace(without_thinking(self.settle()))
 
-    def _on_side_request(self, record: SideRequestMade) -> None:
+    def _fold_aside(self, record: SideRequestMade) -> None:
         self.cost += record.cost or 0.0
 
     def _close_open_message(self) -> None:
@@ -411,27 +412,9 @@ class Conversation:
 
 
 _HANDLERS: Mapping[type[TranscriptRecord], Callable[[Conversation, Any], None]] = {
-    SessionHeader: Conversation._on_header,
-    UserMessage: Conversation._on_user_message,
-    AssistantBlock: Conversation._on_block,
-    AssistantMessageEnded: Conversation._on_message_ended,
-    MessageDiscarded: Conversation._on_discarded,
-    ToolResultRecord: Conversation._on_result,
-    FilesSeen: Conversation._on_seen,
-    CallStarted: Conversation._on_started,
-    SubagentEnded: Conversation._on_subagent_ended,
-    QuestionDeferred: Conversation._on_question,
-    CallsWaiting: Conversation._on_waiting,
-    QuestionSettled: Conversation._on_settled,
-    TaskDelegated: Conversation._on_delegated,
-    SubagentStarted: Conversation._on_subagent_started,
-    ToolsActivated: Conversation._on_activated,
-    HistoryReplaced: Conversation._on_replaced,
-    ResultsShortened: Conversation._on_shortened,
-    MediaWithheld: Conversation._on_withheld,
-    ModelChanged: Conversation._on_model_changed,
-    ThinkingRemoved: Conversation._on_thinking_removed,
-    SideRequestMade: Conversation._on_side_request,
+    kind: handler
+    for tag, kind in RECORDS.items()
+    if (handler := getattr(Conversation, f"_fold_{tag}", None)) is not None
 }
 
 

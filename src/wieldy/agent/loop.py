@@ -14,20 +14,22 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from wieldy.agent.conversation import UNKNOWN
-from wieldy.agent.prompts import SteeringQueue, prompt_text
 from wieldy.agent.records import (
     AssistantBlock,
     AssistantMessageEnded,
     CallStarted,
     CallsWaiting,
+    HistoryReplaced,
     MessageDiscarded,
     ModelChanged,
     ToolResultRecord,
     UserMessage,
+    clean_texts,
 )
 from wieldy.agent.resume import RepeatAdviser, calls_to_repeat, describe_changes, restore, take_record
 from wieldy.agent.session_hooks import PromptBlocked, SessionHooks
@@ -48,21 +50,13 @@ from wieldy.core.events import (
 )
 from wieldy.core.option_checks import require_amount, require_count
 from wieldy.core.outcome import Failed, Refused, ToolResult, Waiting
-from wieldy.core.provider import (
-    BlockDelta,
-    BlockEnded,
-    BlockStarted,
-    Delta,
-    Provider,
-    ProviderFailure,
-    Request,
-    Usage,
-)
+from wieldy.core.provider import BlockDelta, BlockEnded, BlockStarted, Delta, Provider, ProviderFailure, Request, Usage
 from wieldy.core.supervise import Aborted
 from wieldy.core.text import plural
 from wieldy.core.tool import Replay
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events
+from wieldy.engine.results import clean
 from wieldy.engine.turn import LoopBreaker, Turn, TurnObserver, join_texts
 from wieldy.models.catalog import cost
 
@@ -72,6 +66,78 @@ if TYPE_CHECKING:
     from wieldy.engine.toolbox import Toolbox
 
     AnyToolbox: TypeAlias = Toolbox | SubagentToolbox
+
+
+Prompt: TypeAlias = str | Sequence[Mapping[str, Any]]
+
+
+def prompt_content(prompt: Prompt) -> list[dict[str, Any]]:
+    """The content blocks of a prompt. Raises `SessionError` for one that says nothing."""
+    if isinstance(prompt, Mapping) or not isinstance(prompt, str | Iterable):
+        raise SessionError(f"a prompt is text, or a list of content blocks, not {prompt!r:.200}")
+    blocks = [{"type": "text", "text": clean(prompt)}] if isinstance(prompt, str) else clean_texts(list(prompt))
+    content: list[dict[str, Any]] = blocks
+    if not all(isinstance(block, Mapping) and isinstance(block.get("type"), str) for block in content):
+        raise SessionError("a prompt is text, or a list of content blocks, each with its `type`")
+    if not any(block["type"] != "text" or block["text"].strip() for block in content):
+        raise SessionError("the prompt is empty")
+    return content
+
+
+def initial_history(messages: Sequence[Mapping[str, Any]], *, resumes: bool) -> HistoryReplaced | None:
+    """A history for a session to start from. Raises `ValueError` for what is no message, or a session that has one."""
+    if not messages:
+        return None
+    if resumes:
+        raise ValueError("give `messages` or `resume`, not both")
+    if isinstance(messages, str | Mapping):
+        raise ValueError(f"`messages` must be a list of messages, not {messages!r:.200}")
+    for message in messages:
+        content = message.get("content") if isinstance(message, Mapping) else None
+        is_blocks = isinstance(content, list | tuple) and all(
+            isinstance(block, Mapping) and isinstance(block.get("type"), str) for block in content
+        )
+        if (
+            content is None
+            or message.get("role") not in ("user", "assistant")
+            or not (isinstance(content, str) or is_blocks)
+        ):
+            form = "{'role': 'user' or 'assistant', 'content': text or a list of blocks}"
+            raise ValueError(f"{message!r:.200} is no message: give {form}")
+    plain = [{"role": each["role"], "content": msgspec.to_builtins(each["content"])} for each in messages]
+    return HistoryReplaced(clean_texts(plain), "given", prompts=[])
+
+
+def prompt_text(content: Sequence[Mapping[str, Any]]) -> str:
+    """The text blocks of a prompt, joined."""
+    return "\n".join([block["text"] for block in content if block["type"] == "text"])
+
+
+class SteeringQueue:
+    """What the person says while a run goes on. It is sent with the next request of that run."""
+
+    def __init__(self) -> None:
+        self._contents: list[list[dict[str, Any]]] = []
+        self._added = asyncio.Event()
+
+    def add(self, prompt: Prompt) -> None:
+        """Raises `SessionError` for a prompt that says nothing."""
+        self._contents.append(prompt_content(prompt))
+        self._added.set()
+
+    async def wait(self) -> None:
+        """Wait until there is something to take."""
+        await self._added.wait()
+
+    def take(self) -> list[list[dict[str, Any]]]:
+        """Remove and return all contents, oldest first."""
+        contents, self._contents = self._contents, []
+        self._added.clear()
+        return contents
+
+    def __bool__(self) -> bool:
+        return bool(self._contents)
+
 
 COMPACT_AT = 0.85  # of the context window
 
@@ -130,7 +196,7 @@ class PendingReports(Protocol):
 class AgentLoop:
     """Runs the turns of one session. Everything that happens becomes a record, and the records make the conversation."""
 
-    def __init__(  # noqa: PLR0913 - what a run needs, each by name
+    def __init__(
         self,
         box: AnyToolbox,
         provider: Provider,
@@ -140,7 +206,6 @@ class AgentLoop:
         *,
         limits: RunLimits,
         options: RequestOptions,
-        reports: Callable[[], PendingReports | None] = lambda: None,
         steering: SteeringQueue | None = None,
     ) -> None:
         self.box = box
@@ -148,7 +213,7 @@ class AgentLoop:
         self.transcript = transcript
         self.hooks = hooks
         self.options = options
-        self._reports = reports
+        self.reports: PendingReports | None = None
         self._steering = SteeringQueue() if steering is None else steering
         self._prefix = prefix
         self._limits = limits
@@ -210,8 +275,7 @@ class AgentLoop:
 
         Raises `Aborted`, `ProviderFailure` or `SessionError`.
         """
-        reports = self._reports()
-        report = None if reports is None else await self._next_report(reports)
+        report = await self._next_report()
         if report is None:
             return self._end_without_calls("")
         self.transcript.append(UserMessage([*map(_text_block, (report, *context))]))
@@ -235,7 +299,7 @@ class AgentLoop:
                 raise Aborted(abort.reason)
             if (limit := self.limit_reached(turns)) is not None:
                 return RunEnd(limit.why, limit.detail, text)
-            for report in reports.ready() if (reports := self._reports()) is not None else ():
+            for report in self.reports.ready() if self.reports is not None else ():
                 self.transcript.append(UserMessage([_text_block(report)]))
             if self._steering:
                 await self._steer()
@@ -305,8 +369,7 @@ class AgentLoop:
         """Whether the model is to go on: the person said something, a subagent reports, or a stop hook has a reason."""
         if self._steering:
             return await self._steer()
-        reports = self._reports()
-        reason = await self._next_report(reports) if reports is not None else None
+        reason = await self._next_report()
         if self._steering and reason is None:
             return await self._steer()
         if reason is None and not self.transcript.conversation.background_agents():
@@ -315,9 +378,11 @@ class AgentLoop:
             self.transcript.append(UserMessage([_text_block(reason)]))
         return reason is not None or (bool(self._steering) and await self._steer())
 
-    async def _next_report(self, reports: PendingReports) -> str | None:
+    async def _next_report(self) -> str | None:
         """Wait for a report of a subagent; None where none is running, or the person says something first."""
-        report = asyncio.create_task(reports.next())
+        if self.reports is None:
+            return None
+        report = asyncio.create_task(self.reports.next())
         steered = asyncio.create_task(self._steering.wait())
         try:
             await asyncio.wait((report, steered), return_when=asyncio.FIRST_COMPLETED)
@@ -573,6 +638,7 @@ class TurnRecorder(TurnObserver):
 
     def record_results(self, results: Sequence[ToolResult]) -> None:
         """Record the results that are not recorded yet, and what the model knows of files by them."""
+        has_new = False
         for result in results:
             if result.call_id not in self._recorded_results and not isinstance(result.outcome, Waiting):
                 stage = result.outcome.stage if isinstance(result.outcome, Refused) else None
@@ -582,7 +648,8 @@ class TurnRecorder(TurnObserver):
                     block["content"] = [{"type": "text", "text": UNKNOWN}, *block["content"]]
                 self._transcript.append(ToolResultRecord(block, stage, person))
                 self._recorded_results.add(result.call_id)
-        if (seen := take_record(self._workspace)) is not None:
+                has_new = True
+        if has_new and (seen := take_record(self._workspace)) is not None:
             self._transcript.append(seen)
 
 

@@ -7,7 +7,7 @@ and ignores fields it does not know, so that an older version can read what a ne
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, Union
 
 import msgspec
 from msgspec import Struct
@@ -247,31 +247,10 @@ class SubagentEnded(TranscriptRecord, frozen=True, tag="agent_ended"):
     cost_of_agent: float = 0.0
 
 
-AnyRecord: TypeAlias = (
-    SessionHeader
-    | UserMessage
-    | AssistantBlock
-    | AssistantMessageEnded
-    | MessageDiscarded
-    | ToolResultRecord
-    | CallStarted
-    | FilesSeen
-    | ToolsActivated
-    | HistoryReplaced
-    | ResultsShortened
-    | MediaWithheld
-    | ThinkingRemoved
-    | ModelChanged
-    | SideRequestMade
-    | ApprovalRequested
-    | QuestionDeferred
-    | CallsWaiting
-    | QuestionSettled
-    | TaskDelegated
-    | SubagentStarted
-    | SubagentEnded
-)
-
+RECORDS: Mapping[str, type[TranscriptRecord]] = {
+    str(kind.__struct_config__.tag): kind for kind in TranscriptRecord.__subclasses__()
+}
+AnyRecord: Any = Union[tuple(RECORDS.values())]  # noqa: UP007
 _decoder = msgspec.json.Decoder(AnyRecord)
 
 

@@ -13,8 +13,7 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from wieldy.agent.loop import AgentLoop, RunEnd
-from wieldy.agent.prompts import Prompt, SteeringQueue, prompt_content, prompt_text
+from wieldy.agent.loop import AgentLoop, Prompt, RunEnd, SteeringQueue, prompt_content, prompt_text
 from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
 from wieldy.core.errors import ClosedError, SessionError

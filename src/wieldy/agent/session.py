@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 from msgspec.structs import replace
 
 from wieldy.agent.deferred import Reply, install_deferral
-from wieldy.agent.loop import AgentLoop, RequestOptions, RunEnd, RunLimits
+from wieldy.agent.loop import AgentLoop, Prompt, RequestOptions, RunEnd, RunLimits, initial_history
 from wieldy.agent.models import SessionModels, SideRequests
-from wieldy.agent.prompts import Prompt, initial_history
 from wieldy.agent.records import (
     VERSION,
     ApprovalRequested,
@@ -407,7 +406,6 @@ class Session:
             SessionHooks(box.hooks, box.settings.get("messageIdleNotifThresholdMs") / 1000),
             limits=self._limits,
             options=self._request_options,
-            reports=lambda: None if self._subagents is None else self._subagents.reports,
             steering=self._runs.steering,
         )
 
@@ -428,6 +426,7 @@ class Session:
             from wieldy.agent.subagents import SubagentStarter, session_context
 
             self._subagents = SubagentStarter(session_context(self.box, loop, self._models.name_and_url()))
+            loop.reports = self._subagents.reports
         return self._subagents
 
     def _continue(self, calls: set[str]) -> Work:

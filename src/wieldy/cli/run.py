@@ -32,7 +32,7 @@ from wieldy.core.console import encode_json, print_error, require_stdout, write,
 from wieldy.core.errors import WieldyError
 
 if TYPE_CHECKING:
-    from wieldy.agent.prompts import Prompt
+    from wieldy.agent.loop import Prompt
     from wieldy.agent.session import Session
     from wieldy.core.decision import Behavior
     from wieldy.faces.headless.control import ControlProtocol, OpenSession

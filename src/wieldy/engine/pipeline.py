@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import aclosing
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
@@ -646,22 +647,16 @@ async def execute(plan: PlannedCall, ctx: ToolContext, services: CallServices) -
 
 async def run_tool(tool: Tool, args: Any, ctx: ToolContext, report: Callable[[Progress], None]) -> Output:
     """Drive `Tool.run` to its result."""
-    running: Any = tool.run(args, ctx)
-    if isinstance(running, CoroutineType) or not hasattr(running, "__aiter__"):
-        return as_output(await running)
-    try:
-        async for item in running:
-            if not isinstance(item, Progress):
-                return as_output(item)
+    async with aclosing(iterate_tool(tool, args, ctx)) as items:
+        async for item in items:
+            if isinstance(item, Output):
+                return item
             report(item)
-    finally:
-        if (close := getattr(running, "aclose", None)) is not None:
-            await close()
     raise ToolFailure(f"{tool.name} ended without a result. This is a fault of the tool, not of the call.")
 
 
-async def iterate_tool(tool: Tool, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
-    """Drive `Tool.run` of a wrapped tool: yield its progress, then its result."""
+async def iterate_tool(tool: Tool, args: Any, ctx: ToolContext) -> AsyncGenerator[Progress | Output, None]:
+    """Drive `Tool.run`: yield its progress, then its result."""
     running: Any = tool.run(args, ctx)
     if isinstance(running, CoroutineType) or not hasattr(running, "__aiter__"):
         yield as_output(await running)

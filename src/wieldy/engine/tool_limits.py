@@ -16,7 +16,6 @@ from wieldy.core.effects import NO_EFFECTS, Effects, Reads, Writes, clash
 from wieldy.core.errors import Refusal, ToolDefinitionError, WieldyError
 from wieldy.core.text import truncate_line
 from wieldy.core.tool import Output, Progress, Tool, ToolContext
-from wieldy.core.workspace import Workspace
 from wieldy.engine.pipeline import iterate_tool
 
 Clock = Callable[[], float]
@@ -25,103 +24,29 @@ MAX_LOGGED_CHARS = 200
 
 
 class WrappedTool(Tool):
-    """Delegates everything to another tool; subclasses override what they change."""
+    """Is in everything as another tool; subclasses override what they change."""
 
     def __init__(self, tool: Tool) -> None:
         self.inner = tool
-        for name in _COPIED_ATTRIBUTES:
-            setattr(self, name, getattr(tool, name))
-
-    @property
-    def unwrapped(self) -> Tool:
-        return self.inner.unwrapped
-
-    @property
-    def parameters(self) -> Any:
-        return self.inner.parameters
-
-    @property
-    def unknown_effects(self) -> str:
-        return self.inner.unknown_effects
-
-    def effects(self, input: Mapping[str, Any], workspace: Workspace) -> Effects:
-        return self.inner.effects(input, workspace)
-
-    def translate(self, input: dict[str, Any]) -> dict[str, Any]:
-        return self.inner.translate(input)
-
-    def normalize(self, input: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
-        return self.inner.normalize(input, workspace)
-
-    def concurrency_safe(self, input: Mapping[str, Any]) -> bool | None:
-        return self.inner.concurrency_safe(input)
-
-    def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
-        return self.inner.needs_permission(input, effects)
-
-    def destructive(self, input: Mapping[str, Any]) -> bool:
-        return self.inner.destructive(input)
-
-    async def describe(self, workspace: Workspace, input: Mapping[str, Any] | None = None) -> str:
-        return await self.inner.describe(workspace, input)
-
-    @property
-    def deps_type(self) -> type | None:
-        return self.inner.deps_type
-
-    @property
-    def has_describe(self) -> bool:
-        return self.inner.has_describe
-
-    @property
-    def has_enabled_check(self) -> bool:
-        return self.inner.has_enabled_check
-
-    def enabled(self, workspace: Workspace) -> bool | str | Awaitable[bool | str]:
-        return self.inner.enabled(workspace)
-
-    @property
-    def has_check(self) -> bool:
-        return self.inner.has_check
-
-    async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Any:
-        return await self.inner.check(input, ctx)
-
-    def run(self, args: Any, ctx: ToolContext) -> Any:
-        return self.inner.run(args, ctx)
-
-    @property
-    def caches_results(self) -> bool:
-        return self.inner.caches_results
-
-    def invalidate(self, effects: Effects) -> None:
-        self.inner.invalidate(effects)
 
     def is_cached(self, args: Any) -> bool:
         """Whether a call with these arguments would be answered from a cache below this wrapper."""
         return isinstance(self.inner, WrappedTool) and self.inner.is_cached(args)
 
-    def show_use(self, input: Mapping[str, Any]) -> str:
-        return self.inner.show_use(input)
 
-    def show_progress(self, progress: Progress) -> str:
-        return self.inner.show_progress(progress)
-
-    def show_result(self, result: Any) -> str:
-        return self.inner.show_result(result)
-
-    def show_rejection(self, input: Mapping[str, Any], why: str) -> str:
-        return self.inner.show_rejection(input, why)
+def _of_inner(name: str) -> property:
+    return property(lambda wrapped: getattr(wrapped.inner, name))
 
 
-_COPIED_ATTRIBUTES = (
-    "name", "title", "description", "prompt", "aliases", "read_only", "deferred", "paths", "max_result_chars", "timeout",
-    "rechecks_on_run", "uses_folder", "replay", "level", "rules", "group", "main_field", "counted", "fails",
-)  # fmt: skip
+for _name in {*vars(Tool), *Tool.__annotations__}:
+    if not _name.startswith("_"):
+        setattr(WrappedTool, _name, _of_inner(_name))
 
 
 class TimeLimited(WrappedTool):
     """Replaces the timeout of a tool; `math.inf` removes it."""
+
+    timeout: float | None = None
 
     def __init__(self, tool: Tool, seconds: float) -> None:
         super().__init__(tool)

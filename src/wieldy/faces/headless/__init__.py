@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from wieldy.agent.prompts import Prompt
+from wieldy.agent.loop import Prompt
 from wieldy.agent.run_totals import RunTotals, encode_line, summarize
 from wieldy.agent.session import Session
 from wieldy.core.console import print_error

@@ -20,7 +20,7 @@ from wieldy.faces.headless.host import ControlChannel, ControlFailure, ControlHo
 from wieldy.tools.toolset.order import CHARS_PER_TOKEN, estimate_tokens, is_mcp_tool
 
 if TYPE_CHECKING:
-    from wieldy.agent.prompts import Prompt
+    from wieldy.agent.loop import Prompt
     from wieldy.agent.session import Session
     from wieldy.core.tool import Tool
     from wieldy.mcp.connection import Connection

@@ -31,7 +31,7 @@ from wieldy.faces.terminal.view_model import ViewModel
 from wieldy.models.catalog import NO_MODEL
 
 if TYPE_CHECKING:
-    from wieldy.agent.prompts import Prompt
+    from wieldy.agent.loop import Prompt
     from wieldy.agent.session import Session
     from wieldy.core.outcome import ToolResult
 
