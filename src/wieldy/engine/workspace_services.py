@@ -193,13 +193,13 @@ class WorkspaceServices:
     def shells(self) -> ShellSession:
         from wieldy.shell.running.session import ShellSession
 
+        self.protected_files  # noqa: B018 - made first, so that it is closed after the last shell has ended
         return ShellSession(self._workspace)
 
     @shared_root
     def background_shells(self) -> BackgroundShells:
         from wieldy.shell.running.background import BackgroundShells
 
-        self.protected_files  # noqa: B018 - made first, so that it is closed after the last shell has ended
         return BackgroundShells(self._workspace, self.shells)
 
     @shared

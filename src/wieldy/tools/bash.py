@@ -265,6 +265,8 @@ async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
     task = None
     if result.leftovers and not shell.reader.eof.done() and result.reason == "exited":
         task = _adopt(run, workspace, result.total_bytes).id
+    elif result.leftovers and run.launch.watch:
+        run.launch.watch.outlive(shell.running)
     notices += leftover_notes(result, task)
     notices += hidden_variable_notes(workspace.services.shells.hidden_variables, run.launch.command, result.text)
     return _result_output(result, notices, meaning is None or meaning.is_error, workspace, task)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -80,6 +80,7 @@ class ProtectedFiles:
     async def aclose(self) -> None:
         """Look after commands that ran until the end of the session."""
         for watch in list(self._watches):
+            watch.outlive(None)
             await watch.finish()
 
     def scan(
@@ -123,6 +124,7 @@ class ProtectedFiles:
             def protection_of(path: str) -> Protection | None:
                 return protected.find(ResolvedPath((path,), True))
 
+        earlier = [note for each in list(self._watches) if each.has_leftovers for note in await each.finish(ask=True)]
         sandbox = workspace.services.sandbox
         mechanism = (await sandbox.wrapper()).mechanism if sandboxed else "none"
         sandboxed = mechanism != "none"
@@ -135,7 +137,9 @@ class ProtectedFiles:
             git_only=git_only,
             expected=_real_paths(effect.path for effect in analysis.effects if isinstance(effect, Writes)),
         )
-        watch.held = tuple(map(os.path.realpath, watch.mounts)) if mechanism == "bubblewrap" else ()
+        watch.notes = earlier
+        if mechanism == "bubblewrap":
+            watch.hold(map(os.path.realpath, watch.mounts))
         return watch
 
     async def watch(
@@ -152,7 +156,7 @@ class ProtectedFiles:
         started = time.time_ns()
         scan = partial(self.scan, protection_of, folders, sandboxed=sandboxed, is_held=is_held, git_only=git_only)
         before = await in_thread(scan)
-        reachable = tuple(folders) if sandboxed else ("/",)
+        reachable = tuple(folders) if is_held else ("/",)
         watch = ProtectedWatch(self._workspace, self, scan, reachable, tuple(git_only), before, started)
         watch.protection_of = protection_of
         watch.expected = tuple(expected)
@@ -181,7 +185,7 @@ class ProtectedFiles:
 
 
 class ProtectedWatch:
-    """The protected files before one command. `held` are those that it cannot change, `expected` those that it may."""
+    """The protected files before one command. `expected` are those that it may change."""
 
     def __init__(
         self,
@@ -196,7 +200,7 @@ class ProtectedWatch:
         self.before = before
         self.incomplete = ""  # why some protected files may have been overlooked
         self.expected: tuple[str, ...] = ()
-        self.held: tuple[str, ...] = ()
+        self.notes: list[str] = []  # what to tell the model with the next report
         self.protection_of: FindProtection = lambda path: None
         self._workspace = workspace
         self._service = service
@@ -208,6 +212,9 @@ class ProtectedWatch:
         self._checking = threading.Lock()
         self.files: list[PutAside] = []  # put aside and not yet reported
         self._is_open = True
+        self._held: tuple[str, ...] = ()
+        self._folders_above: dict[str, object] = {}
+        self._still_running: Callable[[], Awaitable[object]] | None = None
         self._started = started
 
     @property
@@ -217,6 +224,29 @@ class ProtectedWatch:
         left_out = (*self._git_only, *self.expected)
         mounts = (path for path in (*self.before.mounts, *inside) if not _is_at_or_below(path, left_out))
         return tuple(path for path in mounts if not any(_is_at_or_below(each, (path,)) for each in self.expected))
+
+    def hold(self, paths: Iterable[str]) -> None:
+        """Take it that the command cannot change these, because they are mounted read-only.
+
+        It can move a folder above one away and make another, so this holds while the folders above are the same.
+        """
+        self._held = tuple(paths)
+        self._folders_above = {folder: _identity(folder) for path in self._held for folder in _parents(path)}
+
+    def _is_held(self, path: str) -> bool:
+        mounts = (each for each in self._held if _is_at_or_below(path, (each,)))
+        return any(
+            all(_identity(folder) == self._folders_above[folder] for folder in _parents(each)) for each in mounts
+        )
+
+    @property
+    def has_leftovers(self) -> bool:
+        """Whether the command has ended and left processes behind."""
+        return self._still_running is not None
+
+    def outlive(self, still_running: Callable[[], Awaitable[object]] | None) -> None:
+        """Look on after the command's end, until nothing is running any more that it has started."""
+        self._still_running = still_running
 
     def accept(self, path: str, state: FileState | None, protection: Protection | None) -> None:
         if state is None:
@@ -237,9 +267,14 @@ class ProtectedWatch:
             self.files += await in_thread_uncancellable(self._check)
 
     async def finish(self, *, ask: bool = False) -> list[str]:
-        """Look for the last time; returns notes for the model. With `ask`, the person may take the files in."""
+        """Look for the last time, unless processes are left; returns notes for the model.
+
+        With `ask`, the person may take the files in.
+        """
         if not self._is_open:
             return []
+        if self._still_running is not None and await self._still_running():
+            return await self.report(ask=ask)
         try:
             return await self.report(ask=ask)
         finally:
@@ -250,7 +285,7 @@ class ProtectedWatch:
         """Put aside what has been made or changed until now; returns notes for the model."""
         await self.check()
         files, self.files = self.files, []
-        notes = [self.incomplete] if self.incomplete else []
+        notes, self.notes = [*self.notes, *([self.incomplete] if self.incomplete else [])], []
         if not files:
             return notes
         text = describe(files, self._workspace.root)
@@ -288,12 +323,11 @@ class ProtectedWatch:
                 self._workspace.env,
             )
             found: list[PutAside] = []
-            folder: Path | None = None
-            for path in sorted({*now.files, *self._known}):
-                change = self._change_of(path, now, judge)
-                if change is None:
-                    continue
-                folder = folder or self._service.new_folder()
+            paths = sorted({*now.files, *self._known})
+            # All are judged before one is put aside, because what a `.git` file names is judged with it.
+            changes = [(path, change) for path in paths if (change := self._change_of(path, now, judge))]
+            folder = self._service.new_folder() if changes else Path()
+            for path, change in changes:
                 why = now.why.get(path) or self._why[path]
                 after = now.files.get(path) or self._service.state_of(path)
                 found.append(self._put_aside(path, change, why, after, folder))
@@ -306,7 +340,7 @@ class ProtectedWatch:
             after = self._service.state_of(path)  # a scan that was cut short did not see it
         if (before is None and after is None) or (before is not None and before.same(after)):
             return None
-        if _is_at_or_below(path, self.held) and not (before is not None and before.links):
+        if self._is_held(path) and not (before is not None and before.links):
             return None  # somebody outside the sandbox changed it
         if self.before.problem and before is None and not _is_newer(path, self._started):
             return None
@@ -426,6 +460,19 @@ def _is_newer(path: str, moment: int) -> bool:
         return os.lstat(path).st_ctime_ns >= moment - CLOCK_TICK_NS
     except OSError:
         return False
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path != (path := os.path.dirname(path)):
+        yield path
+
+
+def _identity(folder: str) -> object:
+    try:
+        status = os.lstat(folder)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _is_at_or_below(path: str, places: Iterable[str]) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -46,13 +46,15 @@ class ChangeWatch(Protocol):
     """Looks after the protected files while a command runs and when it has ended; returns notes for the model.
 
     A sandbox mounts the `mounts` read-only. `check` acts at once and leaves the telling to the next report; with `ask`, the
-    person may take back what it did. `drop`: the command will not run.
+    person may take back what it did. `drop`: the command will not run. `outlive`: its end is that of the processes it left.
     """
 
     @property
     def mounts(self) -> tuple[str, ...]: ...
 
     def drop(self) -> None: ...
+
+    def outlive(self, still_running: Callable[[], Awaitable[object]] | None) -> None: ...
 
     async def check(self) -> None: ...
 
@@ -206,6 +208,8 @@ class BackgroundShells:
         await asyncio.wait((shell.reader.eof,))
         await shell.close()
         if background.watch is not None:
+            if await shell.leftovers():
+                background.watch.outlive(shell.running)
             background.notes += await background.watch.finish()
         background.finished.set_result(None)
         code = shell.exit.result()

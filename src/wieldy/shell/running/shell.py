@@ -213,13 +213,17 @@ class Shell:
         if self._counting is not None:
             await asyncio.wait((self._counting,))
         if not self.reader.eof.done():
-            return await in_thread(members, ProcessTree(self.tag))
+            return await self.running()
         # A command without a directory report only reads: it hides no process.
         may_hide = self._files.directory_report is not None and may_have_descendants(self.pid, self.tag, last_pid())
         if not (may_hide or _group_exists(self.pid) or may_detach(self.command)):
             return []
         # A process that closed the output may be ending too: a server whose port is taken, the inner half of bubblewrap.
         return await in_thread(wait_for_members, ProcessTree(self.tag), LEFTOVER_GRACE)
+
+    async def running(self) -> list[Process]:
+        """The processes of the command that are running."""
+        return await in_thread(members, ProcessTree(self.tag))
 
     async def terminate(self, grace: float = GRACE) -> list[Process]:
         """End bash and everything it started; returns what could not be ended."""

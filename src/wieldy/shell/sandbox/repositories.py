@@ -53,7 +53,7 @@ class GitJudge:
                 case ".git":
                     return before is None and self._leads_to_harmless(path)
                 case "commondir":
-                    return before is None and _is_of_linked_work_tree(path)
+                    return not os.path.lexists(path) or (before is None and _is_of_linked_work_tree(path))
                 case "hooks":
                     return not os.path.islink(path) and all(name.endswith(".sample") for name in os.listdir(path))
                 case "config" | "config.worktree":
@@ -65,15 +65,13 @@ class GitJudge:
         return False  # a hook
 
     def _leads_to_harmless(self, dot_git: str) -> bool:
-        if os.path.islink(dot_git):
-            repository = os.path.realpath(dot_git)
-        else:
-            named = read_project_text(dot_git).removeprefix("gitdir:").strip()
-            repository = os.path.realpath(os.path.join(os.path.dirname(dot_git), named))
+        repository = _named_repository(dot_git)
         return all(self._is_harmless_repository(folder) for folder in {repository, _shared_folder(repository)})
 
     def _is_harmless_repository(self, folder: str) -> bool:
-        if not any(f"{folder}/".startswith(f"{each}/") for each in self._folders):
+        if not os.path.isdir(folder):
+            return False  # somebody may put one there
+        if not any(f"{folder}/".startswith(f"{each.rstrip('/')}/") for each in self._folders):
             return True
         if os.path.basename(folder) == ".git" and os.path.join(folder, "config") in self._known:
             return True  # whoever uses the project uses it anyway
@@ -87,6 +85,7 @@ class GitJudge:
         new = self._settings(read_project_bytes(config, max_bytes=MAX_CONFIG_BYTES))
         if new is None or old is None:
             return False
+        new = [each for each in new if each in old or not _names_its_work_tree(config, each)]
         is_emptied = {_key(each) for each in old if each.startswith("core.")} - {_key(each) for each in new}
         return not is_emptied and _risky(new) == _risky(old)
 
@@ -105,6 +104,22 @@ def _key(setting: str) -> str:
 
 def _risky(settings: list[str]) -> list[str]:
     return [each for each in settings if not _HARMLESS_KEY.fullmatch(_key(each))]
+
+
+def _named_repository(dot_git: str) -> str:
+    """The repository that a `.git` names, which is a file or a symlink."""
+    if os.path.islink(dot_git):
+        return os.path.realpath(dot_git)
+    named = read_project_text(dot_git).removeprefix("gitdir:").strip()
+    return os.path.realpath(os.path.join(os.path.dirname(dot_git), named))
+
+
+def _names_its_work_tree(config: str, setting: str) -> bool:
+    """Whether a setting is that by which a submodule's repository names the work tree that names it in turn."""
+    key, _, value = setting.partition("\n")
+    repository = os.path.dirname(config)
+    dot_git = os.path.join(repository, value, ".git")
+    return key == "core.worktree" and os.path.isfile(dot_git) and _named_repository(dot_git) == repository
 
 
 def _shared_folder(repository: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -259,6 +260,68 @@ async def test_what_is_left_of_a_command_is_looked_after_until_the_session_ends(
         while not (root / "done").exists():
             await run_script(box, "import time; time.sleep(0.05)")
     assert not (root / ".env").exists()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("name", ["pkg/.env", "pkg/.vscode/tasks.json", "lib/repo/.git/config", "tools/deep/hook.py"])
+async def test_moving_a_folder_above_them_away_and_making_it_anew_changes_nothing(root, mechanism, name):
+    subprocess.run(["git", "init", "-q", root / "lib/repo"], check=True)
+    for each in ("pkg/.env", "pkg/.vscode/tasks.json", "tools/deep/hook.py"):
+        (root / each).parent.mkdir(parents=True, exist_ok=True)
+        (root / each).write_text("mine")
+    before = (root / name).read_text()
+    top = name.partition("/")[0]
+    hook = {"Stop": [{"hooks": [{"type": "command", "command": "python3 tools/deep/hook.py"}]}]}
+    code = f"import shutil\nos.rename({top!r}, 'away'); shutil.copytree('away', {top!r})\n"
+    async with bypassing(root, mechanism, hooks=hook) as box:
+        result = await run_script(box, code + f"os.unlink({name!r})\n" + writes([name], "[core]\nfsmonitor = ./evil\n"))
+        assert (root / name).read_text() == before, result.text
+        assert "protected files" in result.text
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_a_git_file_that_leads_out_of_the_project_is_judged_by_what_is_there(root, tmp_path, mechanism):
+    made = f"""
+import tempfile
+for name, setting in (("harmless", "bare = true"), ("hostile", "fsmonitor = ./evil")):
+    repository = os.path.join({str(tmp_path)!r}, name)
+    for folder in ("objects", "refs", "hooks"): os.makedirs(os.path.join(repository, folder))
+    pathlib.Path(repository, "HEAD").write_text("ref: refs/heads/main")
+    pathlib.Path(repository, "config").write_text("[core]\\n" + setting)
+    os.makedirs(name)
+    pathlib.Path(name, ".git").write_text("gitdir: " + repository)
+os.mkdir("linked")
+os.symlink(repository, "linked/.git")
+"""
+    async with bypassing(root, mechanism) as box:
+        await run_script(box, made)
+    assert not (root / "hostile/.git").exists()
+    assert not (root / "linked/.git").is_symlink()
+    # In bubblewrap the temp folder is another one: outside, nothing is there yet.
+    assert (root / "harmless/.git").exists() == (mechanism != "bubblewrap")
+
+
+async def test_what_a_process_without_output_does_after_its_command_is_put_aside(root):
+    code = (
+        "import time\nif os.fork() == 0:\n  os.setsid(); null = os.open('/dev/null', os.O_RDWR)\n"
+        "  os.dup2(null, 1); os.dup2(null, 2)\n  while not os.path.exists('go'): time.sleep(0.05)\n  "
+    )
+    async with bypassing(root) as box:
+        result = await run_script(box, code + "open('.env', 'w').write('evil'); open('done', 'w'); time.sleep(300)")
+        assert "still running" in result.text
+        (root / "go").touch()
+        while not (root / "done").exists():
+            time.sleep(0.05)
+        assert "made .env" in (await run_script(box, "")).text
+        assert not (root / ".env").exists()
+        (root / "done").unlink()
+        started = await run_script(
+            box, code + "open('.npmrc', 'w').write('evil'); open('done', 'w'); time.sleep(300)", run_in_background=True
+        )
+        assert not started.is_error
+        while not (root / "done").exists():
+            time.sleep(0.05)
+    assert not (root / ".npmrc").exists()
 
 
 async def test_our_own_edits_meanwhile_are_no_change_of_the_command(root):

@@ -41,9 +41,12 @@ def put_aside(project: Path, command: str) -> set[str]:
         protected = ProtectedPaths(workspace.roots)
         try:
             watch = await workspace.services.protected_files.watch(
-                lambda path: protected.find(ResolvedPath((path,), True)), folders=[str(project)], sandboxed=True
+                lambda path: protected.find(ResolvedPath((path,), True)),
+                folders=[str(project)],
+                sandboxed=True,
+                is_held=True,
             )
-            watch.held = (str(project / ".git" / "config"),)
+            watch.hold([str(project / ".git" / "config")])
             sh(command, project)
             await watch.check()
             found = [str(Path(each.path).relative_to(project)) for each in watch.files]
@@ -64,6 +67,9 @@ def put_aside(project: Path, command: str) -> set[str]:
         "git init -q sub; git -C sub commit -q --allow-empty -m x",
         "git clone -q . copy; git -C copy config user.name me",
         "git worktree add -q tree; git -C tree commit -q --allow-empty -m x",
+        "git init -q --separate-git-dir ../project/own sub; git -C sub commit -q --allow-empty -m x",
+        "git init -q other; git -C other commit -q --allow-empty -m x; "
+        "git -c protocol.file.allow=always submodule add -q ./other module; git restore --staged .gitmodules; rm .gitmodules",
         "git init -q --bare other.git; git clone -q other.git copy",
         "git clone -q --no-local --filter=blob:none . copy; git -C copy config commit.gpgsign false",
         "git commit -q --allow-empty -m two; git gc -q; git stash list; git checkout -q -b side",
@@ -104,6 +110,7 @@ def test_what_git_itself_makes_stays(project, command):
         # A folder that looks like a repository hides none below it.
         (f"touch HEAD; mkdir objects refs; git init -q objects/sub; printf '{HOSTILE}' >> objects/sub/.git/config", {
             "objects/sub/.git/config"}),
+        (f"git init -q sub; git -C sub config core.worktree {os.path.expanduser('~')}", {"sub/.git/config"}),
         (f"mkdir -p .git/modules; git init -q --bare .git/modules/m; printf '{HOSTILE}' >> .git/modules/m/config", {
             ".git/modules/m/config"}),
     ],
