@@ -500,7 +500,7 @@ async def _neutral_environment(analysis: Analysis, workspace: Workspace, *, is_c
         variables = {"GOTOOLCHAIN": "local", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         # The command was judged by the names of its programs. A relative folder of PATH could be any folder; one in a
         # project, such as that of an active virtual environment, is searched only by what can change nothing.
-        may_search_project = is_confined and analysis.verdict == "read_only"
+        may_search_project = is_confined and analysis.verdict == "read_only" and not analysis.sees_processes
         folders = [
             folder
             for folder in workspace.search_path

@@ -150,8 +150,8 @@ _REFUSED: Sequence[tuple[str, int | None, int | None]] = (
     ("acct", 163, 89), ("quotactl", 179, 60), ("quotactl_fd", 443, 443), ("settimeofday", 164, 170),
     ("clock_settime", 227, 112), ("sethostname", 170, 161), ("setdomainname", 171, 162), ("iopl", 172, None),
     ("ioperm", 173, None), ("modify_ldt", 154, None), ("msgget", 68, 186), ("msgsnd", 69, 189), ("semget", 64, 190),
-    ("semop", 65, 193), ("semtimedop", 220, 192), ("shmget", 29, 194), ("shmat", 30, 196), ("mq_open", 240, 180),
-    ("mq_unlink", 241, 181), ("fanotify_init", 300, 262), ("vhangup", 153, 58),
+    ("semop", 65, 193), ("semtimedop", 220, 192), ("shmget", 29, 194), ("shmat", 30, 196), ("msgrcv", 70, 188),
+    ("mq_open", 240, 180), ("mq_unlink", 241, 181), ("fanotify_init", 300, 262), ("vhangup", 153, 58),
 )  # fmt: skip
 _SIGNALS: Sequence[tuple[str, int | None, int | None]] = (
     ("kill", 62, 129), ("tkill", 200, 130), ("tgkill", 234, 131), ("rt_sigqueueinfo", 129, 138),
@@ -161,6 +161,21 @@ _SIGNALS: Sequence[tuple[str, int | None, int | None]] = (
 _LAST_KNOWN = 468
 # FS_IOC_SETFLAGS, _32, FSSETXATTR, SETVERSION and ENABLE_VERITY work on files opened for reading; TIOCSTI and TIOCLINUX type.
 _REFUSED_IOCTLS = (0x40086602, 0x40046602, 0x401C5820, 0x40087602, 0x40806685, 0x5412, 0x541C)
+# System calls that may only show shared objects, read the log of the kernel, or act on the process that makes them: their
+# numbers, an argument, and what of it must have one of these values.
+_PERMITTED: Sequence[tuple[tuple[int, int], int, int, tuple[int, ...]]] = (
+    ((31, 195), 1, 0xFF, (2, 3, 13, 14, 15)),  # shmctl
+    ((71, 187), 1, 0xFF, (2, 3, 11, 12, 13)),  # msgctl
+    ((66, 191), 2, 0xFF, (2, 3, 11, 12, 13, 14, 15, 18, 19, 20)),  # semctl
+    ((103, 116), 0, 0, (0, 1, 3, 9, 10)),  # syslog
+    *(
+        ((302, 261), 0, 0, (0,)),
+        ((141, 140), 1, 0, (0,)),
+        ((251, 30), 1, 0, (0,)),
+    ),  # prlimit64, setpriority, ioprio_set
+    *(((203, 122), 0, 0, (0,)), ((144, 119), 0, 0, (0,))),  # sched_setaffinity, sched_setscheduler
+    *(((142, 118), 0, 0, (0,)), ((314, 274), 0, 0, (0,))),  # sched_setparam, sched_setattr
+)
 _NEW_NAMESPACES = 0x7E020000
 _AF_NETLINK = 16
 _NETLINK_ANSWERS = (0, 4)  # NETLINK_ROUTE and NETLINK_SOCK_DIAG: without capabilities they only tell
@@ -169,7 +184,7 @@ _O_ACCESS_AND_TRUNCATE, _O_TRUNCATE = 0o1003, 0o1000
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _SPECIAL: Mapping[str, tuple[int | None, int | None]] = {  # numbers on x86_64 and aarch64
     "socket": (41, 198), "socketpair": (53, 199), "clone": (56, 220), "clone3": (435, 435), "ioctl": (16, 29),
-    "prlimit64": (302, 261), "open": (2, None), "openat": (257, 56), "openat2": (437, 437), "seccomp": (317, 277),
+    "open": (2, None), "openat": (257, 56), "openat2": (437, 437), "seccomp": (317, 277),
 }  # fmt: skip
 _LOAD, _JUMP_EQUAL, _JUMP_GREATER, _AND, _RETURN = 0x20, 0x15, 0x25, 0x54, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
@@ -185,8 +200,8 @@ def reading_filter(machine: str, *, truncation: bool = False, signals: bool = Fa
     architecture, column = _ARCHITECTURES[machine]
     refuse, allow, unknown = (_give(_ERRNO | _EPERM), _give(_ALLOW), _give(_ERRNO | _ENOSYS))
 
-    def block(name: str, *body: _Instruction) -> list[_Instruction]:
-        number = _SPECIAL[name][column]
+    def block(call: str | int, *body: _Instruction) -> list[_Instruction]:
+        number = call if isinstance(call, int) else _SPECIAL[call][column]
         return [(_JUMP_EQUAL, 0, len(body), number), *body] if number is not None else []
 
     def answer(
@@ -222,7 +237,11 @@ def reading_filter(machine: str, *, truncation: bool = False, signals: bool = Fa
         *block("clone", *answer(0, (0,), allow, refuse, _NEW_NAMESPACES)),
         *block("clone3", unknown),  # its flags are out of reach; the C library falls back on clone
         *block("ioctl", *answer(1, _REFUSED_IOCTLS, refuse, allow)),
-        *block("prlimit64", *answer(0, (0,), allow, refuse)),
+        *(
+            line
+            for call, argument, mask, values in _PERMITTED
+            for line in block(call[column], *answer(argument, values, allow, refuse, mask))
+        ),
         *truncating,
         *((_JUMP_EQUAL, len(refused) - index, 0, number) for index, number in enumerate(refused)),
         allow,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -248,6 +250,60 @@ async def test_what_looks_into_other_processes_still_sees_them_and_has_no_networ
     assert (await read(shells, "echo x > /dev/udp/127.0.0.1/9", sees)).code == 1
     assert (await read(shells, f"kill -0 {os.getpid()}", sees)).code == 1
     assert (await read(shells, "chmod 777 old", sees)).code == 1
+
+
+# What is there for nobody, so that these calls change nothing anywhere.
+NOBODY = 99_999_999
+CALLS = [
+    *("shmctl(-1, 0, 0)", "semctl(-1, 0, 0)", "semctl(-1, 0, 16, 0)", "msgctl(-1, 0, 0)", "msgrcv(-1, 0, 0, 0, 0)"),
+    *(
+        "klogctl(8, 0, 99)",
+        "klogctl(99, 0, 0)",
+        f"setpriority(0, {NOBODY}, 19)",
+        f"sched_setaffinity({NOBODY}, 8, b'')",
+    ),
+    *(f"sched_setscheduler({NOBODY}, 0, bytes(8))", f"sched_setparam({NOBODY}, bytes(8))"),
+]
+REFUSES = "import ctypes; libc = ctypes.CDLL(None, use_errno=True); print(libc.{}, ctypes.get_errno())"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("call", CALLS)
+async def test_what_others_share_and_how_they_are_scheduled_cannot_be_changed(shells: ShellSession, call: str) -> None:
+    command = shlex.join([sys.executable, "-I", "-S", "-c", REFUSES.format(call)])
+    outside = subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout.split()
+    assert outside[0] == "-1"
+    inside = (await read(shells, command)).text.split()
+    assert inside == ["-1", str(errno.EPERM)]
+
+
+@pytest.mark.asyncio
+async def test_what_shows_them_and_schedules_itself_works(shells: ShellSession) -> None:
+    for command in (
+        "ipcs -a",
+        "ipcs -l",
+        "nice -n 5 true",
+        "nice -n 5 taskset -c 0 true",
+        "dmesg > /dev/null || id -u",
+    ):
+        outside = subprocess.run(command, shell=True, capture_output=True, check=False).returncode
+        assert (await read(shells, command)).code == outside, command
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("command", ["ss -tln", "lsof -n -P | head -1", "netstat -tn"])
+async def test_a_program_of_the_project_does_not_take_the_place_of_one_that_may_look_into_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    folder = tmp_path / "project" / "bin"
+    folder.mkdir(parents=True)
+    for name in ("ss", "lsof", "netstat", "head"):
+        (folder / name).write_text(f"#!/bin/sh\necho ran > {tmp_path}/pwned\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    async with Toolbox(tmp_path / "project", settings={}) as box:
+        await box.call("Bash", command=command)
+    assert not (tmp_path / "pwned").exists()
 
 
 @pytest.mark.asyncio
