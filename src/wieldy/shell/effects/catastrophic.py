@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -16,7 +16,7 @@ from wieldy.shell.effects.command_part import CommandPart
 from wieldy.shell.effects.programs.find import primaries_of, split_find_args
 from wieldy.shell.effects.programs.git import split_git_args
 from wieldy.shell.effects.programs.spec import UnknownArguments, option_table, parse_args, word_set
-from wieldy.shell.effects.words import ShellState, Word, glob_regex, may_match
+from wieldy.shell.effects.words import ShellState, Word, glob_regex
 from wieldy.shell.parsing.syntax import FunctionDefinition, Pipeline, ShellScript, bodies_of, simple_commands
 
 _DEVICE = re.compile(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|md|dm-|loop|sr|mapper/|disk/|mem$|kmem$|port$).*")
@@ -26,10 +26,16 @@ _MAIN_BRANCHES = word_set("main master trunk develop")
 _REMOVERS = word_set("rm unlink shred")
 # What a variable or substitution becomes where that can be told from its text.
 _DEFAULT_VALUE = re.compile(r"\$\{\w+:?[-=]([^{}$`]*)\}")
-_PRINTED_CWD = re.compile(r"\$\(\s*pwd(?:\s+-[PL])?\s*\)|`\s*pwd\s*`")
+_PRINTED_CWD = re.compile(r"\$\(\s*pwd(?:\s+-[PL])?\s*\)|`\s*pwd\s*`|\$PWD\b|\$\{PWD\b[^{}]*\}")
+_PRINTED_PATH = re.compile(r"\$\(\s*(dirname|echo|realpath|readlink -f)\s+([^()`$]*?)\s*\)")
+# The home folder, also with something cut off it, and that of any user.
+_HOME = re.compile(r"\$HOME\b|\$\{HOME\b[^{}]*\}|^~[\w.-]*(?=/|$)")
 _PRINTED_ROOT = re.compile(r"\$\(\s*git rev-parse --show-toplevel\s*\)")
 _FORMATTERS = word_set("mke2fs mkswap wipefs blkdiscard")
 _DEVICE_WRITERS = word_set("dd shred cp tee mv install truncate badblocks")
+# Options with which a program removes what it is given.
+_MOVES = {"tar": "--remove-f", "zip": r"-\w*m|--mo"}
+_REMOVER_WORD = re.compile(r"(?<![\w.-])(rm|unlink|shred|mv|truncate)(?![\w.-])")
 _CWD_SENSITIVE = word_set("rm find chmod chown chgrp mv")
 # A name of a glob that leaves out little of a folder: `*`, `.*`, `?*`, `.[!.]*`.
 _ALL_FILES = re.compile(r"\.?(\?|\[[!^][^]]*\])*\*+(\?|\*)*")
@@ -50,7 +56,8 @@ class Danger(Struct, frozen=True):
 
 def find_dangers(parts: tuple[CommandPart, ...], state: ShellState) -> tuple[Danger, ...]:
     """The catastrophic commands among the parts of a command line."""
-    dangers = [danger for part in parts for danger in _part_dangers(part, state)]
+    executed = {_name(part) for part in parts if "find" in part.wrappers}
+    dangers = [danger for part in parts for danger in _part_dangers(part, state, executed)]
     for part, following in pairwise(parts):
         if part.program == "find" and "xargs" in following.wrappers and _name(following) in _REMOVERS:
             dangers += _find(part, part.argv[1:], replace(state, cwds=part.cwds), removes=True)
@@ -61,7 +68,8 @@ def _name(part: CommandPart) -> str:
     return (part.program or "").rsplit("/", 1)[-1]
 
 
-def _part_dangers(part: CommandPart, state: ShellState) -> Iterator[Danger]:
+def _part_dangers(part: CommandPart, state: ShellState, executed: Collection[str]) -> Iterator[Danger]:
+    """`executed`: the programs that some `find` of the command line runs."""
     yield from _device_writes(part)
     program = _name(part)
     args = part.argv[1:]
@@ -70,11 +78,14 @@ def _part_dangers(part: CommandPart, state: ShellState) -> Iterator[Danger]:
     if program == "rm":
         yield from _rm(part, args, state)
     elif program == "find":
-        yield from _find(part, args, state)
+        yield from _find(part, args, state, executed=executed)
     elif program in ("chmod", "chown", "chgrp"):
         yield from _chmod(part, args, state)
     elif program == "mv":
         yield from _mv(part, args, state)
+    elif program in _MOVES and any(re.match(_MOVES[program], word.prefix) for word in args):
+        for path in (path for word in args if not word.prefix.startswith("-") for path in _targets(word, state)):
+            yield from _removal(part, path, state, "removes")
     elif program == "git":
         yield from _git(part, args)
     elif (program.startswith("mkfs") or program in _FORMATTERS) and args:
@@ -101,7 +112,7 @@ def _rm(part: CommandPart, args: tuple[Word, ...], state: ShellState) -> Iterato
     for word in args:
         if word.prefix.startswith("-") and word.static:
             continue
-        if word.dynamic and not word.prefix and not word.scope and re.fullmatch(r"/+[*.]*", word.text):
+        if word.dynamic and word.prefix in ("", "/") and not word.scope and re.fullmatch(r"/+[*.]*", word.text):
             yield Danger("ask", f"if `{word.source}` is empty, it removes the root folder", part.text)
         if word.dynamic and "xargs" in part.wrappers:
             yield Danger("ask", "which folders it removes comes from its input", part.text)
@@ -113,19 +124,24 @@ def _targets(word: Word, state: ShellState) -> tuple[str, ...]:
     """The folders that a word wipes out: itself, or the one whose whole content it names."""
     if word.static:
         text = word.text
-    elif word.kind == "glob":
-        text = word.text.rstrip("/")
+    elif glob := word.glob or (word.kind == "glob" and word.text):
+        text = glob.rstrip("/")
         while _ALL_FILES.fullmatch(os.path.basename(text)):
             text = os.path.dirname(text) or ("/" if text.startswith("/") else ".")
-        if text == word.text.rstrip("/"):
+        if text == glob.rstrip("/"):
             return tuple(_matched_targets(text, state))
     elif word.dynamic:
         pattern = os.path.basename(word.pattern.rstrip("/"))
         if not _ALL_FILES.fullmatch(pattern) and glob_regex(pattern).fullmatch(".git"):
             return tuple(f"{cwd}/.git" for cwd in state.cwds or ("",))
-        text = re.sub(r"\$HOME\b|\$\{HOME\}", state.home, word.source.strip('"'))
-        text = re.sub(r"^~(?=/|$)", state.home, _DEFAULT_VALUE.sub(r"\1", _PRINTED_ROOT.sub(state.root, text)))
-        text = _PRINTED_CWD.sub(state.cwds[0], text) if state.cwds else text
+        text = _PRINTED_ROOT.sub(
+            lambda match: state.root, _HOME.sub(lambda match: state.home, word.source.replace('"', ""))
+        )
+        text = _HOME.sub(lambda match: state.home, _DEFAULT_VALUE.sub(r"\1", text))
+        text = _PRINTED_CWD.sub(lambda match: state.cwds[0], text) if state.cwds else text
+        text = _PRINTED_PATH.sub(
+            lambda match: os.path.dirname(match[2]) or "." if match[1] == "dirname" else match[2], text
+        )
         if not text or "$" in text or "`" in text:
             return ()
     else:
@@ -139,9 +155,10 @@ def _matched_targets(pattern: str, state: ShellState) -> Iterator[str]:
         names = os.path.normpath(path).split("/")
         for folder in (*_SYSTEM_FOLDERS, *_SHARED_FOLDERS, *_with_parents(state.home), *_with_parents(state.root)):
             own = folder.split("/")
-            if len(own) == len(names) and all(map(may_match, names, own)):
+            if len(own) == len(names) and all(map(_matches_name, names, own)):
                 yield folder
-    if may_match(os.path.basename(pattern), ".git"):
+    # With `dotglob` a wildcard stands for a leading dot, too.
+    if _matches_name(os.path.basename(pattern), ".git"):
         yield os.path.join(os.path.dirname(pattern), ".git")
 
 
@@ -185,15 +202,40 @@ _SAMPLES = (
 _MANY = 5
 
 
-def _find(part: CommandPart, args: tuple[Word, ...], state: ShellState, *, removes: bool = False) -> Iterator[Danger]:
-    """`removes`: what it finds is removed by another program."""
+def _find(
+    part: CommandPart,
+    args: tuple[Word, ...],
+    state: ShellState,
+    *,
+    removes: bool = False,
+    executed: Collection[str] = (),
+) -> Iterator[Danger]:
+    """`removes`: what it finds is removed by another program. `executed`: the programs that it runs itself."""
     starts, expression = split_find_args(args)
+    while expression and expression[0].kind == "glob":
+        starts.append(expression.pop(0))
     try:
         primaries = [*primaries_of(expression)]
     except UnknownArguments:
         return
-    places = [path for word in starts for path in word.paths(state) or ()] if starts else list(state.cwds)
-    removed = [path for path, kind in _SAMPLES if _FindExpression(primaries, path, kind).removes(all_found=removes)]
+    found = [
+        path for each in starts for path in (_targets(each, state) if each.kind == "glob" else each.paths(state) or ())
+    ]
+    places = found if starts else list(state.cwds)
+    remover = _REMOVER_WORD if any(map(_REMOVER_WORD.fullmatch, executed)) else None
+    tops = tuple(f"{each.text.rstrip('/')}/" for each in starts)
+
+    def chosen(samples: Sequence[tuple[str, str]]) -> list[str]:
+        expressions = ((path, _FindExpression(primaries, path, kind, tops, remover)) for path, kind in samples)
+        return [path for path, expression in expressions if expression.removes(all_found=removes)]
+
+    removed = chosen(_SAMPLES)
+    for place, inner in ((place, inner) for place in places for inner in (state.root, state.home)):
+        if place != inner and _holds(place, inner):
+            name = os.path.relpath(inner, place)
+            below = chosen([(name, "d"), *((f"{name}/{path}", kind) for path, kind in _SAMPLES[:7])])
+            if name in below or len(below) >= _MANY - 2:
+                yield from _removal(part, inner, state, "empties")
     for place in places if len(removed) >= _MANY else ():
         yield from _removal(part, place, state, "empties")
     if len(removed) < _MANY and any(name.startswith(".git") for name in removed):
@@ -205,9 +247,18 @@ def _find(part: CommandPart, args: tuple[Word, ...], state: ShellState, *, remov
 class _FindExpression:
     """Whether an expression of `find` may remove one entry: a test on more than name, path and type may hold or not."""
 
-    def __init__(self, primaries: Sequence[tuple[str, list[Word]]], path: str, kind: str) -> None:
+    def __init__(
+        self,
+        primaries: Sequence[tuple[str, list[Word]]],
+        path: str,
+        kind: str,
+        tops: tuple[str, ...],
+        remover: re.Pattern[str] | None,
+    ) -> None:
         self._rest = list(primaries)
         self._path, self._kind = path, kind
+        self._spellings = [f"{top}{path}" for top in (*tops, "./", "", "/", "~/")]
+        self._remover = remover  # what the name of a program looks like that is run and removes something
         self._removed = False
 
     def removes(self, *, all_found: bool = False) -> bool:
@@ -252,16 +303,18 @@ class _FindExpression:
                 self._removed = self._removed or may_run
                 return True
             case "-exec" | "-execdir" | "-ok" | "-okdir":
-                self._removed = self._removed or (may_run and os.path.basename(values[0].text) in _REMOVERS)
+                removes = os.path.basename(values[0].text) in _REMOVERS
+                removes = removes or (
+                    self._remover is not None and any(self._remover.search(each.text) for each in values)
+                )
+                self._removed = self._removed or (may_run and removes)
                 return None
             case "-name" | "-iname":
                 return text is not None and _matches_name(text, base)
             case "-path" | "-wholename" | "-ipath" | "-iwholename":
-                return text is not None and any(
-                    _matches_name(text, f"{start}{self._path}") for start in ("./", "", "/", "~/")
-                )
+                return text is not None and any(_matches_name(text, spelling) for spelling in self._spellings)
             case "-regex" | "-iregex":
-                return text is not None and _matches_regex(text, f"./{self._path}")
+                return text is not None and any(_matches_regex(text, spelling) for spelling in self._spellings)
             case "-type" | "-xtype":
                 return text is None or self._kind in text
             case "-empty" | "-false" | "-lname" | "-ilname" | "-nouser" | "-nogroup" | "-samefile" | "-inum":

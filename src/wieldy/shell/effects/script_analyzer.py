@@ -310,7 +310,7 @@ class ScriptAnalyzer:
                 splits = self._names_on_disk and not _BLANK.search(word.text) and _is_used_unquoted(loop)
                 self.sweeps.extend(replace(sweep, splits=splits) for sweep in glob_sweeps(word, state))
                 prefix = self._without_dashes(word, state).prefix
-                values.append(Word(word.source, "single", "", prefix, folders, unsplit=splits))
+                values.append(Word(word.source, "single", "", prefix, folders, unsplit=splits, glob=word.text))
             else:
                 return None
         return values

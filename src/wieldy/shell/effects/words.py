@@ -53,7 +53,7 @@ class Word(Struct, frozen=True):
     `kind`: the value is known ("literal"), a glob, or comes from an expansion and becomes one argument ("single") or any
     number ("multiple"). `text` is the value or the glob; `prefix` is the beginning that is certain. `scope`: folders at or
     below which an unknown value names something. `revision`: what is unknown of it is the id of a commit. `unsplit`: the
-    value of a variable that stays one word without quotes.
+    value of a variable that stays one word without quotes. `glob`: the glob whose matches a loop goes through.
     """
 
     source: str
@@ -63,6 +63,7 @@ class Word(Struct, frozen=True):
     scope: tuple[str, ...] = ()
     revision: bool = False
     unsplit: bool = False
+    glob: str = ""
 
     @property
     def static(self) -> bool:
@@ -192,8 +193,21 @@ def resolve_word(raw: RawWord, state: ShellState) -> tuple[Word, ...]:
     if fields is None:
         return (Word(raw.source, "multiple", "", ""),)
     if len(fields) == 1:
-        return (_join_fragments(fields[0], raw.source, state),)
+        return (_with_glob(_join_fragments(fields[0], raw.source, state), raw.pieces, state),)
     return tuple(_join_fragments(one, "", state) for one in fields)
+
+
+def _with_glob(word: Word, pieces: tuple[Piece, ...], state: ShellState) -> Word:
+    """The word with the glob that it is if the variable of a loop over one stands in it."""
+    if not word.dynamic or all(isinstance(piece, LiteralText) for piece in pieces):
+        return word
+    texts: list[str] = []
+    for piece in pieces:
+        value = state.variables.get(piece.name) if isinstance(piece, Variable) else None
+        if not isinstance(piece, LiteralText) and (value is None or not value.glob):
+            return word
+        texts.append(piece.text if isinstance(piece, LiteralText) else value.glob if value else "")
+    return replace(word, glob="".join(texts))
 
 
 def resolve_without_braces(raw: RawWord, state: ShellState) -> Word:
