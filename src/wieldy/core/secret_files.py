@@ -89,6 +89,8 @@ HOME_SECRETS = (
     *(".julia/logs", ".local/share/jupyter/runtime"),
     *(
         ".config/pypoetry/auth.toml",
+        ".config/pdm/config.toml",
+        ".coursier/credentials.properties",
         ".local/share/uv/credentials",
         ".config/pip/pip.conf",
         ".pip/pip.conf",

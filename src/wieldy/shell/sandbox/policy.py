@@ -147,7 +147,7 @@ def _shown_in_home(workspace: Workspace, home: str, real_home: str, *, has_git_c
     return tuple(path for path in existing if path.startswith(f"{real_home}/"))
 
 
-_CREDENTIAL = re.compile(r"extraheader|password|passwd|token|secret|oauth|://[^/\s\"]*:[^/@\s\"]+@", re.IGNORECASE)
+_CREDENTIAL = re.compile(r"extraheader|pass|token|secret|oauth|://[^/\s\"]*:[^/@\s\"]+@", re.IGNORECASE)
 
 
 def _without_credentials(git_config: str, folder: Path) -> str:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio
 NAMED = (
     ".pgpass .my.cnf .s3cfg .boto .vault-token .netrc .cargo/credentials.toml .claude/.credentials.json .codex/auth.json "
     ".config/rclone/rclone.conf .terraform.d/credentials.tfrc.json .password-store/x.gpg .local/share/keyrings/login.keyring "
-    ".bash_history .zsh_history .m2/settings.xml .docker/config.json .kube/config .config/gh/hosts.yml .ssh/id_rsa "
+    ".bash_history .zsh_history .m2/settings.xml .config/pdm/config.toml .coursier/credentials.properties .docker/config.json .kube/config .config/gh/hosts.yml .ssh/id_rsa "
     ".aws/credentials "
     ".config/google-chrome/Default/Cookies .mozilla/firefox/x/logins.json .gnupg/secring.gpg .git-credentials .npmrc "
     ".sbt/1.0/credentials.sbt .nuget/NuGet.Config .hex/hex.config .poetry/auth.toml .config/pnpm/rc .config/nix/netrc "
@@ -72,6 +72,7 @@ async def test_git_knows_the_person_but_not_their_credentials(tmp_path, home, me
         "[user]\n\tname = Ann\n\temail = ann@example.com\n[alias]\n\tst = status\n"
         '[http "https://x"]\n\textraheader = AUTHORIZATION: basic c2VjcmV0\n'
         '[url "https://ann:ghp_secret@github.com/"]\n\tinsteadOf = https://github.com/\n[init]\n\tdefaultBranch = trunk\n'
+        "[sendemail]\n\tsmtpPass = secret\n"
     )
     workspace = place(tmp_path, mechanism)
     subprocess.run(["git", "init", "-q", workspace.root], check=True)
@@ -83,6 +84,7 @@ async def test_git_knows_the_person_but_not_their_credentials(tmp_path, home, me
     assert "init.defaultbranch=trunk" in result.text
     assert "c2VjcmV0" not in result.text
     assert "ghp_secret" not in result.text
+    assert "smtppass" not in result.text.lower()
 
 
 @either
