@@ -345,12 +345,20 @@ class ProtectedWatch:
         if self.before.problem and before is None and not _is_newer(path, self._started):
             return None
         is_git = path in now.git or path in self.before.git
+        is_opened = (
+            before is not None and after is not None and after.mode & ~before.mode & 0o022
+        )  # for others to write
         if (
             path in self.expected
             or any(_is_at_or_below(path, (each,)) and self.protection_of(each) for each in self.expected)
             or is_own_write(path)
             or (after is None and not os.path.isdir(os.path.dirname(path)))
-            or (is_git and after is not None and judge.is_harmless(path, before.content if before else None))
+            or (
+                is_git
+                and after is not None
+                and not is_opened
+                and judge.is_harmless(path, before.content if before else None)
+            )
         ):
             self._service.accept(path, after, now.why.get(path))
             return None

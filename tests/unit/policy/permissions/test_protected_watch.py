@@ -128,6 +128,7 @@ async def test_protected_files_that_exist_stay_as_they_were(root, mechanism):
         "rm -f .git/config",
         "ln -s ../a .git/hooks/pre-push",
         "cd .git && cp ../a hooks/pre-commit",
+        "chmod o+w .git/config",
     ],
 )
 async def test_gits_own_files_cannot_be_changed_in_bypass_mode(root, command):
@@ -137,6 +138,7 @@ async def test_gits_own_files_cannot_be_changed_in_bypass_mode(root, command):
     async with bypassing(root) as box:
         result = await box.call("Bash", command=command)
         assert (root / ".git/config").read_text() == config, result.text
+        assert not (root / ".git/config").stat().st_mode & 0o022
         hooks = [path.name for path in (root / ".git").glob("hooks/*") if path.suffix != ".sample"]
         assert hooks == [], result.text
 

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.asyncio
 NAMED = (
     ".pgpass .my.cnf .s3cfg .boto .vault-token .netrc .cargo/credentials.toml .claude/.credentials.json .codex/auth.json "
     ".config/rclone/rclone.conf .terraform.d/credentials.tfrc.json .password-store/x.gpg .local/share/keyrings/login.keyring "
-    ".bash_history .zsh_history .m2/settings.xml .config/pdm/config.toml .coursier/credentials.properties .docker/config.json .kube/config .config/gh/hosts.yml .ssh/id_rsa "
+    ".bash_history .zsh_history .m2/settings.xml .config/pdm/config.toml "
+    ".coursier/credentials.properties .docker/config.json .kube/config .config/gh/hosts.yml .ssh/id_rsa "
     ".aws/credentials "
     ".config/google-chrome/Default/Cookies .mozilla/firefox/x/logins.json .gnupg/secring.gpg .git-credentials .npmrc "
     ".sbt/1.0/credentials.sbt .nuget/NuGet.Config .hex/hex.config .poetry/auth.toml .config/pnpm/rc .config/nix/netrc "
