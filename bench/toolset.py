@@ -10,8 +10,7 @@ from bench.claim import Claim, best_of
 
 from wieldy import Toolbox
 from wieldy.core.tool import Tool
-from wieldy.tools.toolset.order import order_tools, token_budget
-from wieldy.tools.toolset.search import ToolIndex
+from wieldy.tools.toolset import ToolIndex, order_tools, token_budget
 
 VERBS = ("create", "list", "update", "delete", "search")
 NOUNS = ("issue", "file", "branch", "commit", "user", "team", "mail", "event", "page", "table", "row", "chart", "task")

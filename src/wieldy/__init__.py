@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from wieldy.shell.backends.local import LocalBackend
     from wieldy.shell.backends.overlay import OverlayBackend, OverlayChange, OverlayError
     from wieldy.shell.effects.analysis import classify
-    from wieldy.tools.subagents.definitions import AgentType
+    from wieldy.tools.subagents import AgentType
 
 _MODULE_NAMES: dict[str, str] = {
     "agent.runs": "EventStream TypedEventStream",
@@ -110,7 +110,7 @@ _MODULE_NAMES: dict[str, str] = {
     "models.script": "Script",
     "core.schema.fields": "Param",
     "shell.effects.analysis": "classify",
-    "tools.subagents.definitions": "AgentType",
+    "tools.subagents": "AgentType",
     "engine.toolbox": "Toolbox",
     "engine.turn": "Turn Wire",
     "engine.workspace_services": "HostServices",

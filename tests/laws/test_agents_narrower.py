@@ -21,8 +21,7 @@ from wieldy.policy.permissions.decide import Policy
 from wieldy.policy.permissions.rules import Rule
 from wieldy.policy.permissions.ruleset import RuleSet
 from wieldy.tools import builtin_tool
-from wieldy.tools.subagents.definitions import AgentDefinition
-from wieldy.tools.subagents.tasks import SubagentTask
+from wieldy.tools.subagents import AgentDefinition, SubagentTask
 
 QUICK = settings(max_examples=150, deadline=None)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wieldy.core.tool import Tool
-from wieldy.tools.toolset.order import is_mcp_tool, order_tools
+from wieldy.tools.toolset import is_mcp_tool, order_tools
 
 own_names = st.lists(st.from_regex(r"[A-Z][a-z]{1,6}", fullmatch=True), unique=True, max_size=6)
 server_names = st.lists(st.from_regex(r"mcp__[ab]__[a-z]{1,4}", fullmatch=True), unique=True, max_size=8)

@@ -21,9 +21,9 @@ def test_no_process_is_started_in_a_way_that_turns_vfork_off():
 
 
 def test_every_tool_has_its_prompt_beside_it():
-    for path in (SOURCE / "tools").glob("*.py"):
-        if not path.stem.startswith("__"):
-            assert path.with_suffix(".md").exists(), f"{path.name} has no .md"
+    shared = {"__init__", "skills", "subagents", "toolset"}
+    modules = {path.stem for path in (SOURCE / "tools").glob("*.py")} - shared
+    assert modules == {path.stem for path in (SOURCE / "tools").glob("*.md")}
 
 
 def test_no_public_class_name_is_defined_twice():
@@ -100,8 +100,8 @@ READERS_OF_OTHER_FILES = {
     "shell/running/": "/proc, our own files",
     "shell/sandbox/policy.py": "/proc",
     "shell/sandbox/launcher.py": "/proc, our own files",
-    "tools/skills/discovery.py": "bounded, opened without symlinks and without waiting",
-    "tools/subagents/isolation.py": "our own notes",
+    "tools/skills.py": "bounded, opened without symlinks and without waiting",
+    "tools/subagents.py": "our own notes",
     "faces/terminal/": "files of the person; prompts of a project by the bounded reader",
     "web/": "our own saved pages",
     "files/working_copies.py": "our own records and copies",

@@ -53,8 +53,7 @@ if TYPE_CHECKING:
     from wieldy.agent.conversation import Conversation
     from wieldy.agent.subagents import SubagentStarter
     from wieldy.models.catalog import DefaultModel
-    from wieldy.tools.subagents.definitions import AgentDefinition, AgentType
-    from wieldy.tools.subagents.tasks import SubagentHandle, SubagentTask
+    from wieldy.tools.subagents import AgentDefinition, AgentType, SubagentHandle, SubagentTask
 
 T = TypeVar("T")
 
@@ -473,7 +472,7 @@ def _agent_definitions(agents: Sequence[AgentType], options: ToolboxOptions) -> 
     if not agents:
         return []
     from wieldy.tools import builtin_loaders
-    from wieldy.tools.subagents.definitions import AgentType
+    from wieldy.tools.subagents import AgentType
 
     known = (*builtin_loaders(options.get("builtins", True)), *(tool.name for tool in options["tools"]))
     for agent in agents:

@@ -66,21 +66,24 @@ from wieldy.policy.permissions.modes import find_mode
 from wieldy.policy.permissions.paths import is_below
 from wieldy.policy.permissions.protected import Protection
 from wieldy.policy.settings.load import Settings
-from wieldy.tools.subagents.isolation import (
+from wieldy.tools.subagents import (
     CopyChanges,
+    SubagentHandle,
+    SubagentRegistry,
+    SubagentReport,
+    SubagentTask,
     WorkingTree,
     copies_folder,
     finish_working_tree,
     make_working_tree,
     remove_old_copies,
 )
-from wieldy.tools.subagents.tasks import SubagentHandle, SubagentRegistry, SubagentReport, SubagentTask
-from wieldy.tools.toolset.toolset import OfferedTools
+from wieldy.tools.toolset import OfferedTools
 
 if TYPE_CHECKING:
     from wieldy.agent.loop import AnyToolbox
     from wieldy.engine.toolbox import Toolbox
-    from wieldy.tools.subagents.definitions import AgentDefinition
+    from wieldy.tools.subagents import AgentDefinition
 
 
 # Permission modes, the strictest first.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from wieldy.faces.terminal.app import InlineSession
     from wieldy.faces.terminal.chat import Chat
     from wieldy.faces.terminal.plain import PlainSession
-    from wieldy.tools.subagents.definitions import AgentType
+    from wieldy.tools.subagents import AgentType
 
 THINKING_TOKENS = 10_000  # for `--thinking` without a number
 

@@ -13,12 +13,12 @@ from wieldy.core.errors import ToolFailure
 from wieldy.core.text import did_you_mean, truncate
 from wieldy.engine.toolbox import Toolbox
 from wieldy.engine.workspace_services import HostServices
-from wieldy.tools.subagents.tasks import NO_MODEL
-from wieldy.tools.toolset.order import MCP_PREFIX
+from wieldy.tools.subagents import NO_MODEL
+from wieldy.tools.toolset import MCP_PREFIX
 
 if TYPE_CHECKING:
     from wieldy.core.tool import ToolContext
-    from wieldy.tools.subagents.tasks import SubagentHandle, SubagentTask
+    from wieldy.tools.subagents import SubagentHandle, SubagentTask
 
 EXAMPLES = """examples:
   wieldy tools                the tools a model is offered here

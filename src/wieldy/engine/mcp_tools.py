@@ -17,7 +17,7 @@ from wieldy.core.outcome import Block, Image, ToolResult
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.engine.toolbox import Toolbox
-from wieldy.tools.skills.skill import Skills, render_skill
+from wieldy.tools.skills import Skills, render_skill
 
 MAX_STRUCTURED_CHARS = 1_000_000
 MAX_RESULT_BYTES = 32 * 1024 * 1024

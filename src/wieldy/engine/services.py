@@ -27,7 +27,7 @@ from wieldy.policy.permissions.advisers import CleanTreeAdviser, SandboxAdviser
 from wieldy.policy.permissions.decide import Policy, RuleMatcher
 from wieldy.policy.settings.load import Settings
 from wieldy.tools import MODULES
-from wieldy.tools.toolset.toolset import ActivatingCatalog, Activations, ServerStarts, Toolset
+from wieldy.tools.toolset import ActivatingCatalog, Activations, ServerStarts, Toolset
 
 if TYPE_CHECKING:
     from wieldy.engine.tool_limits import ToolLimits

@@ -48,8 +48,7 @@ from wieldy.mcp.configured import ConfiguredServers
 from wieldy.policy.settings.load import Settings, SettingsReader
 from wieldy.shell.backends.local import LocalBackend
 from wieldy.tools import builtin_loaders
-from wieldy.tools.toolset.order import MCP_PREFIX
-from wieldy.tools.toolset.toolset import OfferedTools
+from wieldy.tools.toolset import MCP_PREFIX, OfferedTools
 
 if TYPE_CHECKING:
     from wieldy.files.journal.undo import ChangesSince, UndoPlan

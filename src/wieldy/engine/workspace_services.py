@@ -27,11 +27,10 @@ if TYPE_CHECKING:
     from wieldy.shell.running.background import BackgroundShells
     from wieldy.shell.running.session import ShellSession
     from wieldy.shell.sandbox.sandbox import Sandbox
-    from wieldy.tools.skills.skill import Skills
-    from wieldy.tools.subagents.definitions import AgentDefinition, AgentTypes
-    from wieldy.tools.subagents.tasks import StartSubagent, SubagentAccess, SubagentRegistry
+    from wieldy.tools.skills import Skills
+    from wieldy.tools.subagents import AgentDefinition, AgentTypes, StartSubagent, SubagentAccess, SubagentRegistry
     from wieldy.tools.todo_write import TodoList
-    from wieldy.tools.toolset.toolset import Activations, Toolset
+    from wieldy.tools.toolset import Activations, Toolset
     from wieldy.web.browser.session import BrowserSession
     from wieldy.web.fetch import Fetcher
     from wieldy.web.page import PageCache
@@ -267,7 +266,7 @@ class WorkspaceServices:
 
     @own
     def activations(self) -> Activations:
-        from wieldy.tools.toolset.toolset import Activations
+        from wieldy.tools.toolset import Activations
 
         return Activations(self._host.on_activated)
 
@@ -279,7 +278,7 @@ class WorkspaceServices:
 
     @shared
     def skills(self) -> Skills:
-        from wieldy.tools.skills.skill import Skills
+        from wieldy.tools.skills import Skills
 
         return Skills(self._workspace)
 
@@ -301,19 +300,19 @@ class WorkspaceServices:
 
     @shared
     def agent_types(self) -> AgentTypes:
-        from wieldy.tools.subagents.definitions import AgentTypes
+        from wieldy.tools.subagents import AgentTypes
 
         return AgentTypes(self._workspace, self._host.agents)
 
     @shared
     def subagent_registry(self) -> SubagentRegistry:
-        from wieldy.tools.subagents.tasks import SubagentRegistry
+        from wieldy.tools.subagents import SubagentRegistry
 
         return SubagentRegistry(self._workspace)
 
     @own
     def subagent_access(self) -> SubagentAccess:
-        from wieldy.tools.subagents.tasks import SubagentAccess
+        from wieldy.tools.subagents import SubagentAccess
 
         host = self._host
         return SubagentAccess(self._workspace, start=host.start_subagent, depth=host.subagent_depth)

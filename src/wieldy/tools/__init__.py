@@ -2,7 +2,7 @@
 
 A tool's module is imported when the tool is first offered, called or named in a permission rule with a specifier. What a tool is
 (read-only, family of rules, risk, …) it says itself: see `core.tool.Tool`. Other rooms use `builtin_loaders`, `builtin_tool` and
-`toolset.toolset`. It imports `core`, `files`, `shell` and `web`.
+`toolset`. It imports `core`, `files`, `shell` and `web`.
 """
 
 from __future__ import annotations

@@ -16,11 +16,10 @@ from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, drop_fields, tool
 from wieldy.core.workspace import Workspace
 from wieldy.tools import builtin_tool
-from wieldy.tools.subagents.tasks import SubagentHandle
+from wieldy.tools.subagents import SubagentHandle
 
 if TYPE_CHECKING:
-    from wieldy.tools.subagents.definitions import AgentDefinition
-    from wieldy.tools.subagents.tasks import SubagentReport
+    from wieldy.tools.subagents import AgentDefinition, SubagentReport
 
 MAX_SECONDS = 6 * 3600.0
 
@@ -166,7 +165,7 @@ async def agent(  # noqa: PLR0913, PLR0917 - the tool's parameters
     stop: bool = False,
 ) -> Output:
     """Start an agent, or continue, stop or await an earlier one."""
-    from wieldy.tools.subagents.tasks import SubagentTask
+    from wieldy.tools.subagents import SubagentTask
 
     if agent_id and not prompt.strip():
         return await _await_or_stop(_find_handle(ctx, agent_id), stop=stop)

@@ -12,8 +12,7 @@ from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, tool
 from wieldy.core.workspace import Workspace
 from wieldy.tools.agent import MAX_SECONDS, await_report
-from wieldy.tools.subagents.definitions import ARCHITECT
-from wieldy.tools.subagents.tasks import SubagentTask
+from wieldy.tools.subagents import ARCHITECT, SubagentTask
 
 
 class Architect(FunctionTool):

@@ -12,7 +12,7 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 from wieldy.core.workspace import Workspace
-from wieldy.tools.memory.folder import Scope, memory_path, require_confined
+from wieldy.tools.memory_read import Scope, memory_path, require_confined
 
 LARGEST = 100_000
 

@@ -11,7 +11,7 @@ from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import FunctionTool, tool
 from wieldy.core.workspace import Workspace
-from wieldy.tools.skills.skill import Skills
+from wieldy.tools.skills import Skills
 
 
 class SkillTool(FunctionTool):
@@ -73,7 +73,7 @@ async def skill(
         )
     if ctx.resolved_paths.get(definition.path) != definition.path:  # not the file that was authorized
         raise ToolFailure(f"The skill `{skill}` has just changed.", "Send this again to load it as it is now.")
-    from wieldy.tools.skills.skill import render_skill
+    from wieldy.tools.skills import render_skill
 
     text = await in_thread(render_skill, definition, args)
     return Output(text, {"skill": definition.name, "folder": definition.folder, "allowedTools": list(definition.tools)})

@@ -17,7 +17,7 @@ from wieldy.agent.loop import COMPACT_AT
 from wieldy.core.errors import WieldyError
 from wieldy.core.logs import log
 from wieldy.faces.headless.host import ControlChannel, ControlFailure, ControlHost, Fields, set_mode
-from wieldy.tools.toolset.order import CHARS_PER_TOKEN, estimate_tokens, is_mcp_tool
+from wieldy.tools.toolset import CHARS_PER_TOKEN, estimate_tokens, is_mcp_tool
 
 if TYPE_CHECKING:
     from wieldy.agent.loop import Prompt

@@ -20,7 +20,7 @@ from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.policy.hooks.config import Hook, OnError, python_hook
 from wieldy.policy.hooks.events import HOOK_EVENTS
-from wieldy.tools.subagents.definitions import AgentType
+from wieldy.tools.subagents import AgentType
 
 if TYPE_CHECKING:
     from wieldy.agent.session import Session

@@ -11,8 +11,8 @@ from tests.unit.tools.subagents.conftest import agent_file
 from wieldy.core.events import Event, Notice
 from wieldy.core.workspace import Workspace
 from wieldy.tools.agent import reads_only
-from wieldy.tools.skills.frontmatter import FrontMatterError
-from wieldy.tools.subagents.definitions import (
+from wieldy.tools.skills import FrontMatterError
+from wieldy.tools.subagents import (
     ARCHITECT,
     BUILT_IN,
     MAX_LISTING_CHARS,

@@ -32,7 +32,7 @@ from wieldy.faces.terminal.text import row_text
 from wieldy.faces.terminal.view_model import ViewModel
 from wieldy.models.catalog import MODEL_ALIASES
 from wieldy.testing import record
-from wieldy.tools.subagents.definitions import AgentDefinition
+from wieldy.tools.subagents import AgentDefinition
 
 CLAUDE = f"anthropic/{MODEL_ALIASES['sonnet']}"
 

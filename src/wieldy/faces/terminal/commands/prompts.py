@@ -72,7 +72,7 @@ def _markdown_files(folder: Path) -> Iterator[Path]:
 
 
 def _read(path: Path, name: str) -> CommandFile | None:
-    from wieldy.tools.skills.frontmatter import FrontMatterError, parse_markdown
+    from wieldy.tools.skills import FrontMatterError, parse_markdown
 
     try:
         text = read_project_bytes(path, max_bytes=MAX_BYTES).decode("utf-8")
@@ -105,7 +105,7 @@ async def list_named_prompts(chat: Chat) -> dict[str, str]:
 
 async def send_named_prompt(chat: Chat, name: str, arguments: str) -> bool:
     """Send a command file, a skill or a prompt of a server; false where nothing has this name."""
-    from wieldy.tools.skills.skill import render_skill
+    from wieldy.tools.skills import render_skill
 
     shown = f"/{name} {arguments}".rstrip()
     if name.startswith(MCP_PREFIX):

@@ -1,16 +1,111 @@
+"""The folders of memory and the tools that read and write them."""
+
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from wieldy import Toolbox
 from wieldy.core.decision import Question
+from wieldy.core.errors import Refusal, ToolFailure
 from wieldy.core.outcome import Refused
+from wieldy.core.workspace import Workspace
+from wieldy.tools.memory_read import (
+    SCOPES,
+    MemoryFile,
+    Scope,
+    memory_files,
+    memory_folder,
+    memory_path,
+    require_confined,
+)
 
-pytestmark = pytest.mark.asyncio
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    (tmp_path / "root").mkdir()
+    env = {"WIELDY_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+    return Workspace(tmp_path / "root", session_dir=tmp_path / "session", env=env)
+
+
+def test_paths_are_placed_in_the_folder_of_their_scope(workspace: Workspace, tmp_path: Path) -> None:
+    assert memory_path("api/errors.md", "project", workspace) == f"{workspace.root}/.wieldy/memory/api/errors.md"
+    assert memory_path("me.md", "user", workspace) == f"{tmp_path}/home/memory/me.md"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["..", "../x", "a/../../x", "/etc/passwd", "a//b", "", ".hidden", "a/.git/x", "a/", "..\\x", "a\nb", "a\0b", " "],
+)
+def test_a_path_that_would_leave_the_folder_is_refused(workspace: Workspace, path: str) -> None:
+    with pytest.raises(Refusal, match="no path in the memory folder"):
+        memory_path(path, "project", workspace)
+
+
+@pytest.mark.parametrize("link", [".wieldy", ".wieldy/memory", ".wieldy/memory/sub"])
+def test_a_link_anywhere_on_the_way_leads_nowhere(workspace: Workspace, tmp_path: Path, link: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "memory" / "sub").mkdir(parents=True)
+    (elsewhere / "memory" / "sub" / "x.md").write_text("secret")
+    at = Path(workspace.root, link)
+    at.parent.mkdir(parents=True, exist_ok=True)
+    at.symlink_to(elsewhere / Path(link).relative_to(".wieldy"))
+    real = os.path.realpath(memory_path("sub/x.md", "project", workspace))
+    with pytest.raises(ToolFailure, match="A link leads out"):
+        require_confined(real, "project", workspace)
+    assert list(memory_files(workspace)) == []
+
+
+def test_a_folder_of_a_longer_name_is_another_folder(workspace: Workspace) -> None:
+    with pytest.raises(ToolFailure):
+        require_confined(memory_folder("project", workspace) + "-other/x", "project", workspace)
+
+
+def test_the_users_own_folder_may_be_a_link_of_the_users(workspace: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "dotfiles").mkdir()
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "memory").symlink_to(tmp_path / "dotfiles")
+    (tmp_path / "dotfiles" / "me.md").write_text("likes tabs")
+    require_confined(os.path.realpath(memory_path("me.md", "user", workspace)), "user", workspace)
+    assert list(memory_files(workspace)) == [MemoryFile("user", "me.md", 10)]
+
+
+def test_the_list_is_the_projects_then_the_users_without_hidden_files_and_links(workspace: Workspace) -> None:
+    for scope, path in (("user", "b.md"), ("project", "z/y.md"), ("project", "a.md"), ("project", ".hidden")):
+        file = Path(memory_folder(scope, workspace), path)  # type: ignore[arg-type]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("12345")
+    Path(memory_folder("project", workspace), "link.md").symlink_to("/etc/passwd")
+    assert [(file.scope, file.path) for file in memory_files(workspace)] == [
+        ("project", "a.md"),
+        ("project", "z/y.md"),
+        ("user", "b.md"),
+    ]
+
+
+PARTS = st.sampled_from(["..", ".", "a", "", "~", "/", "\\", "..\\", "\0", " ", "a.md", "…", "\u202e", "C:", "\ud800"])
+PATHS = st.builds(str.join, st.sampled_from(["/", ""]), st.lists(PARTS, max_size=6))
+ROOT = tempfile.gettempdir()
+
+
+@given(PATHS | st.text(), st.sampled_from(SCOPES))
+@settings(max_examples=400, deadline=None)
+def test_no_path_leads_out(path: str, scope: Scope) -> None:
+    workspace = Workspace(ROOT, session_dir=ROOT, env={"WIELDY_HOME": ROOT})
+    try:
+        found = memory_path(path, scope, workspace)
+    except Refusal:
+        return
+    assert found == os.path.normpath(found)
+    assert found.startswith(memory_folder(scope, workspace) + os.sep)
+
 
 ON = {"features": {"memory": True}}
 
@@ -29,6 +124,7 @@ async def box(root: Path) -> AsyncIterator[Toolbox]:
         yield toolbox
 
 
+@pytest.mark.asyncio
 async def test_off_unless_the_feature_is_on(root: Path) -> None:
     async with Toolbox(root, settings={}) as box:
         rows = {row.tool.name: row for row in await box.offer()}
@@ -45,6 +141,7 @@ async def test_off_unless_the_feature_is_on(root: Path) -> None:
 
 
 @pytest.mark.parametrize("scope", ["project", "user"])
+@pytest.mark.asyncio
 async def test_what_is_written_is_listed_and_read_in_another_session(root: Path, box: Toolbox, scope: str) -> None:
     written = await box.call("MemoryWrite", path="a/b.md", content="use tabs\n", scope=scope)
     assert not written.is_error, written.text
@@ -55,6 +152,7 @@ async def test_what_is_written_is_listed_and_read_in_another_session(root: Path,
         assert "there is no such file" in (await later.call("MemoryRead", path="a/b.md", scope=other)).text
 
 
+@pytest.mark.asyncio
 async def test_a_note_that_was_not_read_is_not_overwritten_and_can_be_undone(root: Path, box: Toolbox) -> None:
     await box.call("MemoryWrite", path="a.md", content="one\n")
     async with Toolbox(root, settings=ON, ask=lambda question: True) as later:
@@ -73,6 +171,7 @@ async def test_a_note_that_was_not_read_is_not_overwritten_and_can_be_undone(roo
         assert file.read_text() == "one\n"
 
 
+@pytest.mark.asyncio
 async def test_nothing_outside_is_read_or_written(root: Path, box: Toolbox) -> None:
     (root / "secret").write_text("x")
     (root / ".wieldy/memory").mkdir(parents=True)
@@ -84,6 +183,7 @@ async def test_nothing_outside_is_read_or_written(root: Path, box: Toolbox) -> N
     assert (root / "secret").read_text() == "x"
 
 
+@pytest.mark.asyncio
 async def test_writing_asks_until_a_rule_allows_the_folder(root: Path) -> None:
     asked: list[str] = []
 
@@ -103,12 +203,14 @@ async def test_writing_asks_until_a_rule_allows_the_folder(root: Path) -> None:
     assert not (root / ".wieldy/settings.json").exists()
 
 
+@pytest.mark.asyncio
 async def test_plan_mode_reads_and_does_not_write(root: Path) -> None:
     async with Toolbox(root, settings=ON, mode="plan", ask=lambda question: True) as box:
         assert (await box.call("MemoryRead")).text == "Nothing has been noted yet."
         assert (await box.call("MemoryWrite", path="a.md", content="x")).is_error
 
 
+@pytest.mark.asyncio
 async def test_a_note_that_is_no_text_or_too_large_is_said_to_be_so(root: Path, box: Toolbox) -> None:
     (root / ".wieldy/memory").mkdir(parents=True)
     (root / ".wieldy/memory/blob").write_bytes(b"\0" * 100)

@@ -1,1 +1,0 @@
-"""Skills, and the discovery of Markdown definitions."""

@@ -1,1 +1,0 @@
-"""Subagents: their definitions, tasks, reports and registry."""

@@ -1,1 +1,0 @@
-"""Which tools a model is offered: feature gates, order, deferral and search."""
