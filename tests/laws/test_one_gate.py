@@ -728,7 +728,7 @@ def end_of(result: ToolResult) -> str:
 def fits(call: Call, result: ToolResult) -> bool:
     end = end_of(result)
     if call.end == "asked":
-        return end == "permission" and "nobody is there to ask" in result.text
+        return end == "permission" and "there is no one to ask" in result.text
     return end != "done" if call.end == "not done" else end == call.end
 
 

@@ -100,7 +100,7 @@ def test_the_structured_result_is_json_and_nothing_else(wieldy):
         (("Grep", "pattern=("), "not a valid regular expression: unclosed group"),
         (("Read", "/dev/zero"), "not key=value"),
         (("Read", "file_path=/dev/zero"), "character device"),
-        (("Write", "file_path=new.txt", "content=x"), "nobody is there to ask"),
+        (("Write", "file_path=new.txt", "content=x"), "there is no one to ask"),
         (("Read", "{broken: 1}"), "JSON"),
         (("Read", '{"file_path": "b'), "cut off"),
     ],

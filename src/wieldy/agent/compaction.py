@@ -292,7 +292,6 @@ def result_text(block: ContentBlock) -> str:
 
 
 def char_count(value: Any) -> int:
-    """The characters in a JSON value."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, Mapping):

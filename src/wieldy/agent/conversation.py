@@ -228,7 +228,7 @@ class Conversation:
         )
 
     def background_agents(self) -> set[str]:
-        """The calls of subagents that wait for answers, and that the model hears of when they report."""
+        """The calls of subagents that wait for answers, and whose reports the model gets."""
         return self.waiting_agents.difference(self.waiting, self.delegated)
 
     def find_lost(self) -> None:
@@ -293,7 +293,7 @@ class Conversation:
 
     def _fold_started(self, record: CallStarted) -> None:
         self.started[record.id] = record
-        if record.id in self.waiting and record.id not in self.agents:  # a subagent goes on from its own transcript
+        if record.id in self.waiting and record.id not in self.agents:  # a subagent continues from its own transcript
             self.waiting.remove(record.id)
             self.pending.pop(record.id, None)
 

@@ -48,22 +48,25 @@ class DeferredQuestions:
         self._answered: dict[str, QuestionDeferred] = {}
 
     def resume_with(
-        self, replies: Mapping[str, Reply], conversation: Callable[[], Conversation], go_on: Callable[[set[str]], Work]
+        self,
+        replies: Mapping[str, Reply],
+        conversation: Callable[[], Conversation],
+        make_work: Callable[[set[str]], Work],
     ) -> Work:
-        """The work of going on with replies to the open questions of a conversation.
+        """The work that follows replies to the open questions of a conversation.
 
-        `go_on` makes it, from the calls of this conversation that the replies are about.
+        `make_work` makes it, from the calls of this conversation that the replies are about.
         """
 
         async def work(loop: AgentLoop, context: tuple[str, ...], abort: Abort) -> RunEnd:
             pending = {question.id: question for question in conversation().open_questions()}
-            # Without a question, a process ended after the answers were given: what they were for goes on.
+            # Without a question, a process ended after the answers were given: what they were for continues.
             answered = conversation().answered_agents()
             if not (pending or answered or conversation().waiting or conversation().awaits_model):
                 raise SessionError("no question is waiting for an answer")
             self.take_replies(replies, pending)
             calls = {pending[id].call or id for id in replies} | answered
-            return await go_on(calls)(loop, context, abort)
+            return await make_work(calls)(loop, context, abort)
 
         return work
 
@@ -77,7 +80,6 @@ class DeferredQuestions:
             self._answered[id] = pending[id]
 
     async def ask(self, question: Question) -> bool | str | Answer:
-        """Answer a permission question."""
         plan = question.plan
         if plan.call.id in self._replies:
             reply: Any = self._replies.pop(plan.call.id)

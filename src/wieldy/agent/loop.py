@@ -109,12 +109,11 @@ def initial_history(messages: Sequence[Mapping[str, Any]], *, resumes: bool) -> 
 
 
 def prompt_text(content: Sequence[Mapping[str, Any]]) -> str:
-    """The text blocks of a prompt, joined."""
     return "\n".join([block["text"] for block in content if block["type"] == "text"])
 
 
 class SteeringQueue:
-    """What the person says while a run goes on. It is sent with the next request of that run."""
+    """What the person says during a run. It is sent with the next request of that run."""
 
     def __init__(self) -> None:
         self._contents: list[list[dict[str, Any]]] = []
@@ -271,7 +270,7 @@ class AgentLoop:
         return _run_end(await self._turns.run_calls(calls, abort), abort, "")
 
     async def await_report(self, context: Sequence[str], abort: Abort) -> RunEnd:
-        """Wait for the report of a background subagent that goes on, then run turns until the end.
+        """Wait for the report of a background subagent that continues, then run turns until the end.
 
         Raises `Aborted`, `ProviderFailure` or `SessionError`.
         """
@@ -366,7 +365,7 @@ class AgentLoop:
         await self._prefix.prepare(provider, self.transcript.conversation.activated)
 
     async def _continues(self, text: str) -> bool:
-        """Whether the model is to go on: the person said something, a subagent reports, or a stop hook has a reason."""
+        """Whether the model is to continue: the person said something, a subagent reports, or a stop hook has a reason."""
         if self._steering:
             return await self._steer()
         reason = await self._next_report()

@@ -49,7 +49,7 @@ class SessionModels:
 
     @property
     def main(self) -> Provider:
-        """The model of the conversation. Raises `SessionError` where none can be had."""
+        """The model of the conversation. Raises `SessionError` where none is available."""
         if self._main is None:
             if self._option is not None and not isinstance(self._option, str):
                 self._main = self._option
@@ -78,12 +78,10 @@ class SessionModels:
 
     @property
     def name(self) -> str:
-        """The name of the main model, as far as it is known."""
         return self._main.model if self._main is not None else str(self._option or "")
 
     @property
     def has_small(self) -> bool:
-        """Whether a small model is configured."""
         return bool(self._small_name())
 
     def small(self) -> Provider:
@@ -120,7 +118,7 @@ class SessionModels:
 
     @property
     def default(self) -> DefaultModel | None:
-        """The default model, where nobody named one and a key in the environment chose it."""
+        """The default model, where none was named and a key in the environment chose it."""
         settings, env = self.box.settings, self.box.workspace.env
         resumed = (header := self._header()) is not None and header.configured
         if self._option or resumed or env.get("WIELDY_MODEL") or settings.get("model") or self.name_and_url()[1]:
@@ -128,7 +126,6 @@ class SessionModels:
         return default_model(env)
 
     async def aclose(self) -> None:
-        """Close connections."""
         providers = {id(each): each for each in (*self._replaced, self._small, self._main) if each is not None}
         async with AsyncExitStack() as stack:
             for provider in providers.values():
@@ -158,7 +155,7 @@ class SubagentModels:
             same_provider = name.partition("/")[0] == str(self._session_model).partition("/")[0]
             return pick(name, base_url=self._base_url if same_provider else None, env=self.box.workspace.env)
         except SessionError as error:
-            text = f"The agent {definition.name} asks for the model {definition.model}, which cannot be had: {error}"
+            text = f"The agent {definition.name} asks for the model {definition.model}, which is not available: {error}"
             self.box.events.emit(Notice(text=text))
             return None
 

@@ -123,7 +123,7 @@ class SentPrompt(Struct, frozen=True):
 
 
 class HistoryReplaced(TranscriptRecord, frozen=True, tag="compacted"):
-    """The conversation goes on from these messages: a summary, the copy that a fork begins with, or after a rewind.
+    """The conversation continues from these messages: a summary, the copy that a fork begins with, or after a rewind.
 
     `prompts` are those that a rewind leaves.
     """
@@ -156,7 +156,7 @@ class ThinkingRemoved(TranscriptRecord, frozen=True, tag="forgot"):
 
 
 class ModelChanged(TranscriptRecord, frozen=True, tag="model"):
-    """The session goes on with another model; `configured` and `base_url` as in the header."""
+    """The session continues with another model; `configured` and `base_url` as in the header."""
 
     model: str
     configured: str = ""
@@ -199,7 +199,7 @@ class QuestionDeferred(TranscriptRecord, frozen=True, tag="question"):
         return "permission" if self.questions is None else "user"
 
     def as_dict(self) -> dict[str, Any]:
-        """The question as JSON, for whoever is to answer it."""
+        """The question as JSON, for the one who answers it."""
         data = {"id": self.id, "kind": self.kind, "name": self.name}
         if self.questions is not None:
             return {**data, "questions": self.questions}
@@ -226,7 +226,7 @@ class TaskDelegated(TranscriptRecord, frozen=True, tag="delegated"):
 
 
 class SubagentStarted(TranscriptRecord, frozen=True, tag="agent"):
-    """A subagent was started by a call, or goes on after its questions were answered."""
+    """A subagent was started by a call, or continues after its questions were answered."""
 
     id: str
     agent: str = ""

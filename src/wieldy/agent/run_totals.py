@@ -40,7 +40,6 @@ class RunTotals:
         self._inputs: dict[str, Mapping[str, Any]] = {}
 
     def add(self, event: Event) -> None:
-        """Count an event."""
         inner = event.event if isinstance(event, AgentEvent) else event
         if isinstance(inner, ModelAnswered):
             self.model_seconds += inner.seconds
@@ -56,7 +55,6 @@ class RunTotals:
                 self._decisions[inner.call_id] = decision
 
     def denied_calls(self) -> list[dict[str, Any]]:
-        """Return every denied call with its input."""
         return [{**denial, "tool_input": dict(self._inputs.get(denial["tool_use_id"], {}))} for denial in self.denials]
 
     def denial_lines(self) -> list[str]:
@@ -79,7 +77,6 @@ def usage_as_dict(usage: Any) -> dict[str, int]:
 
 
 def summarize(session: Session, end: RunEnded, totals: RunTotals, seconds: float) -> dict[str, Any]:
-    """Return the `result` object of a run."""
     is_success = end.why == "done"
     result: dict[str, Any] = {
         "type": "result",

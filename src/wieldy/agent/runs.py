@@ -11,8 +11,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
-from msgspec import Struct
-
 from wieldy.agent.loop import AgentLoop, Prompt, RunEnd, SteeringQueue, prompt_content, prompt_text
 from wieldy.agent.transcript import Transcript
 from wieldy.core.abort import Abort
@@ -42,16 +40,19 @@ def require_answer(ended: RunEnded) -> None:
         raise SessionError("there is no answer yet: see session.pending, then session.answer(replies, returns=…)")
 
 
-class RunEvents:
-    """Iterates over the events of a run. Leaving the iteration, or `aclose`, interrupts the run.
+class TypedEventStream(Generic[T]):
+    """The events of a run: iterate over them, or await the answer, which has a type. Leaving the iteration interrupts the run.
 
-    Python closes an abandoned generator only at some later time. This object reports at once that nobody follows any more, so
+    Python closes an abandoned generator only at some later time. This object reports at once that it has no consumer any more, so
     that the session can be used again.
     """
 
-    def __init__(self, events: AsyncGenerator[AnyEvent, None], on_abandoned: Callable[[], None]) -> None:
+    def __init__(
+        self, events: AsyncGenerator[AnyEvent, None], on_abandoned: Callable[[], None], result: Callable[[RunEnded], T]
+    ) -> None:
         self._events = events
         self._on_abandoned = on_abandoned
+        self._result = result
         self._has_started = self._has_ended = False
 
     def __aiter__(self) -> Self:
@@ -74,40 +75,19 @@ class RunEvents:
         if self._has_started and not self._has_ended:
             self._on_abandoned()
 
-    async def _end(self) -> RunEnded:
-        async for event in self:
-            if isinstance(event, RunEnded):
-                return event
-        raise SessionError("the run has ended already")
-
-
-class EventStream(RunEvents):
-    """The events of a run: iterate over them, or await the model's last text."""
-
-    def __await__(self) -> Generator[Any, None, str]:
-        """Run to the end and return the model's last text. Raises `SessionError` when the run ends otherwise."""
-        return self._finish().__await__()
-
-    async def _finish(self) -> str:
-        return final_text(await self._end())
-
-
-class TypedEventStream(RunEvents, Generic[T]):
-    """The events of a run whose answer has a type: iterate over them, or await the answer."""
-
-    def __init__(
-        self, events: AsyncGenerator[AnyEvent, None], on_abandoned: Callable[[], None], value: Callable[[], T]
-    ) -> None:
-        super().__init__(events, on_abandoned)
-        self._value = value
-
     def __await__(self) -> Generator[Any, None, T]:
         """Run to the end and return the answer. Raises `SessionError` where there is none, or questions are waiting."""
         return self._finish().__await__()
 
     async def _finish(self) -> T:
-        require_answer(await self._end())
-        return self._value()
+        async for event in self:
+            if isinstance(event, RunEnded):
+                return self._result(event)
+        raise SessionError("the run has ended already")
+
+
+class EventStream(TypedEventStream[str]):
+    """The events of a run: iterate over them, or await the model's last text."""
 
 
 Work: TypeAlias = Callable[[AgentLoop, tuple[str, ...], Abort], Awaitable[RunEnd]]
@@ -179,20 +159,24 @@ class SessionRuns:
     def require_open(self) -> None:
         """Raise `ClosedError` after the session was closed."""
         if self.is_closed:
-            raise ClosedError("this session is closed; make another with resume=ID to go on")
+            raise ClosedError("this session is closed; make another with resume=ID to continue")
 
     def stream(self, work: Work, *, stream_deltas: bool) -> EventStream:
         """The events of some work, which begins with the iteration."""
         self.require_open()
-        return EventStream(self._events(work, stream_deltas), self._abandon)
+        return EventStream(self._events(work, stream_deltas), self._abandon, final_text)
 
     def typed_stream(self, work: Work, *, stream_deltas: bool) -> TypedEventStream[Any]:
         """The events of some work whose answer has a type, which begins with the iteration."""
         self.require_open()
-        return TypedEventStream(self._events(work, stream_deltas), self._abandon, lambda: self.last_value)
+
+        def answer(ended: RunEnded) -> Any:
+            require_answer(ended)
+            return self.last_value
+
+        return TypedEventStream(self._events(work, stream_deltas), self._abandon, answer)
 
     async def finish(self, work: Work) -> RunEnded:
-        """Run some work to its end."""
         async with self._started(work) as task:
             return await asyncio.shield(task)
 
@@ -211,7 +195,7 @@ class SessionRuns:
             self._box.abort()
 
     async def _wait_until_free(self) -> None:
-        """Wait for the end of a run that nobody follows any more. Raises `SessionError` where somebody does."""
+        """Wait for the end of a run that its consumer abandoned. Raises `SessionError` for one that was not."""
         self.require_open()
         while not self._idle.is_set():
             if not self._is_abandoned:
@@ -280,13 +264,6 @@ MAX_CORRECTIONS = 3
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?```", re.DOTALL)
 
 
-class TypedAnswer(Struct, frozen=True):
-    """An answer that fits: the Python value, and the JSON it was made from."""
-
-    value: Any
-    data: Any
-
-
 class AnswerProblem(Exception):
     """An answer does not fit; the message is for the model."""
 
@@ -311,16 +288,15 @@ class AnswerType:
 
     @property
     def instruction(self) -> str:
-        """What is sent with the prompt."""
         schema = json.dumps(self._parameters.schema, ensure_ascii=False)
         return f"When you are done, answer with JSON alone, without any other text. It must fit this JSON Schema:\n{schema}"
 
-    def read(self, text: str) -> TypedAnswer:
-        """Read the model's last text. Raises `AnswerProblem`."""
+    def read(self, text: str) -> tuple[Any, Any]:
+        """The value that the model's last text stands for, and its JSON. Raises `AnswerProblem`."""
         first_error: InvalidInput | None = None
         for data in _find_json(text):
             try:
-                return TypedAnswer(self._parameters.accept(data), data)
+                return self._parameters.accept(data), data
             except InvalidInput as error:
                 first_error = first_error or error
         if first_error is None:
@@ -339,11 +315,11 @@ class AnswerType:
                 if end.why != "done":
                     return end
                 try:
-                    answer = self.read(end.text)
+                    value, data = self.read(end.text)
                 except AnswerProblem as error:
                     problem = str(error)
                 else:
-                    return RunEnd(end.why, end.detail, end.text, end.failure, answer.value, to_json(answer.data))
+                    return RunEnd(end.why, end.detail, end.text, end.failure, value, to_json(data))
                 attempt = loop.correct(f"{problem}\nAnswer again with JSON alone that fits the schema.", abort)
             attempt.close()  # type: ignore[attr-defined]
             lines = " ".join(problem.split())

@@ -123,11 +123,9 @@ class StrictestPolicy:
 
     @property
     def mode(self) -> str:
-        """The strictest mode in force."""
         return min((self._policy.mode, *self._modes), key=MODES_BY_STRICTNESS.index)
 
     def decide(self, plan: PlannedCall, opinions: Sequence[Opinion] = ()) -> Decision:
-        """Decide about a call."""
         first = self.session_policy() if self._judge is None else self._judge
         decisions = [first.decide(plan, opinions)]
         decisions += [self._in_mode(mode).decide(plan, opinions) for mode in dict.fromkeys(self._modes)]
@@ -251,7 +249,6 @@ class SubagentEvents(Events):
         self.last_text = ""
 
     def emit(self, event: Event) -> None:
-        """Count an event and forward it."""
         is_nested = isinstance(event, AgentEvent)
         self._count(event.event if isinstance(event, AgentEvent) else event, own=not is_nested)
         if self._parent.has_subscribers:
@@ -335,7 +332,7 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 class SubagentApprover:
     """Asks the user in the name of an agent; for nested agents, of the innermost.
 
-    `on_deferred` hears of questions that are answered later, its own and those of its subagents.
+    `on_deferred` receives questions that are answered later, its own and those of its subagents.
     """
 
     def __init__(self, approver: Approver, identity: SubagentIdentity, on_deferred: Callable[[Question], None]) -> None:
@@ -509,16 +506,16 @@ class SubagentStarter:
         self.reports = BackgroundReports(self._registry)
 
     async def start(self, task: SubagentTask, ctx: ToolContext) -> SubagentHandle:
-        """Start a subagent for a call; go on with the one it has, where that waited for answers. Raises `ToolFailure`."""
+        """Start a subagent for a call; continue the one it has, where that waited for answers. Raises `ToolFailure`."""
         earlier = self._parent.transcript.conversation.agents.get(ctx.call_id)
         id = earlier.id if earlier is not None else task.resumes or f"agent_{os.urandom(4).hex()}"
         identity = SubagentIdentity(id, task.definition.name, ctx.call_id)
-        return await self._start(task, identity, ctx.message_id, ctx.abort, goes_on=earlier is not None)
+        return await self._start(task, identity, ctx.message_id, ctx.abort, continues=earlier is not None)
 
     async def resume(self, calls: Iterable[str], abort: Abort) -> tuple[dict[str, SubagentHandle], dict[str, str]]:
-        """Go on with subagents for which no call of the model waits, by the calls that started them; and why others cannot.
+        """Continue subagents for which no call of the model waits, by the calls that started them; and why others cannot.
 
-        One that can never go on has ended; one that cannot do so now keeps its questions.
+        One that can never continue has ended; one that cannot do so now keeps its questions.
         """
         handles, failures = {}, {}
         for call in calls:
@@ -530,21 +527,21 @@ class SubagentStarter:
                     raise SubagentGone(f"There is no agent type `{earlier.agent}` any more.")
                 task = SubagentTask(definition, "", earlier.description, background=earlier.background)
                 identity = SubagentIdentity(earlier.id, definition.name, call)
-                handles[call] = await self._start(task, identity, None, abort, goes_on=True)
+                handles[call] = await self._start(task, identity, None, abort, continues=True)
             except ToolFailure as failure:
-                failures[call] = f"{earlier.id} cannot go on: {failure.person}"
+                failures[call] = f"{earlier.id} cannot continue: {failure.person}"
                 if isinstance(failure, SubagentGone):
                     self._parent.transcript.append(SubagentEnded(earlier.id, call, "error"))
                 self._parent.box.events.emit(Notice(text=failures[call]))
         return handles, failures
 
     async def _start(
-        self, task: SubagentTask, identity: SubagentIdentity, turn_id: str | None, abort: Abort, *, goes_on: bool
+        self, task: SubagentTask, identity: SubagentIdentity, turn_id: str | None, abort: Abort, *, continues: bool
     ) -> SubagentHandle:
         """Start a run. Raises `ToolFailure`."""
         with self._registry.claim(identity.id):
             conversation = Conversation()
-            if goes_on or task.resumes:
+            if continues or task.resumes:
                 conversation = await self._earlier_conversation(identity)
                 task = _continued(task, conversation)
             tree = await self._make_tree(task, identity.id, conversation)
@@ -558,7 +555,7 @@ class SubagentStarter:
                 conversation,
                 turn_id,
                 self._limits(task),
-                goes_on=goes_on,
+                continues=continues,
                 tree=tree,
             )
             handle = SubagentHandle(identity.id, task, run.abort, run.report)
@@ -601,7 +598,7 @@ class SubagentStarter:
             except SessionError as error:
                 raise ToolFailure(f"{error}.", "Send a new agent, with all it needs to know.") from None
         if conversation is None:
-            raise SubagentGone(f"There is no agent `{id}` to go on with.", "Send a new one, with all it needs to know.")
+            raise SubagentGone(f"There is no agent `{id}` to continue.", "Send a new one, with all it needs to know.")
         agent_type = conversation.header.agent if conversation.header is not None else None
         if agent_type != identity.type:
             raise ToolFailure(f"{id} is a `{agent_type}` agent.", "Send `agent_type` as that, or a new agent.")
@@ -609,11 +606,11 @@ class SubagentStarter:
 
 
 class SubagentGone(ToolFailure):
-    """A subagent that can never go on."""
+    """A subagent that can never continue."""
 
 
 def _continued(task: SubagentTask, conversation: Conversation) -> SubagentTask:
-    """The task of an agent that goes on: it keeps the tools that it was narrowed to, and its prompt where there is no other."""
+    """The task of an agent that continues: it keeps the tools that it was narrowed to, and its prompt where there is no other."""
     header = conversation.header
     if task.tools is None and header is not None and header.tools is not None:
         task = replace(task, tools=tuple(header.tools))
@@ -623,7 +620,7 @@ def _continued(task: SubagentTask, conversation: Conversation) -> SubagentTask:
 
 
 class SubagentRun:
-    """Works on one task; with `goes_on`, from where its questions had to wait for answers."""
+    """Works on one task; with `continues`, from where its questions had to wait for answers."""
 
     def __init__(  # noqa: PLR0913 - everything that a run shares with its parent
         self,
@@ -635,12 +632,12 @@ class SubagentRun:
         turn_id: str | None,
         limits: RunLimits,
         *,
-        goes_on: bool = False,
+        continues: bool = False,
         tree: WorkingTree | None = None,
     ) -> None:
         self.abort = Abort()
         self.transcript = parent.transcript.for_subagent(identity.id, folder, conversation, self._forward)
-        self._goes_on = goes_on
+        self._continues = continues
         self._parent = parent
         self._task = task
         self._identity = identity
@@ -680,7 +677,6 @@ class SubagentRun:
         )
 
     def context(self) -> ParentContext:
-        """The context that this agent gives to its own subagents."""
         return replace(
             self._parent,
             id=self._identity.id,
@@ -783,8 +779,8 @@ class SubagentRun:
         self._loop = AgentLoop(
             box, self._provider, self.transcript, prefix, hooks, limits=self._limits, options=options
         )
-        context = await hooks.on_start("resume" if task.resumes or self._goes_on else "startup", model)
-        if self._goes_on:
+        context = await hooks.on_start("resume" if task.resumes or self._continues else "startup", model)
+        if self._continues:
             return await self._loop.resume(context, self.abort)
         return await self._loop.run([{"type": "text", "text": clean_texts(task.prompt)}], context, self.abort)
 

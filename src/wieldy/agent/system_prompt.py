@@ -273,7 +273,7 @@ class RequestPrefix:
     def _read_refusal(self, path: str, folder: str) -> str | None:
         """Why the policy does not let an instruction file in `folder` quote a file; None if it does.
 
-        Nobody is asked: what would be asked is refused. Only that a file is outside the project does not matter where it is
+        Treats *ask* as *refuse*. Only that a file is outside the project does not matter where it is
         beside or below the instruction file, which is outside too.
         """
         from wieldy.tools.read import read

@@ -264,7 +264,6 @@ class PayloadStore:
         return [self.extract(item) for item in value] if isinstance(value, list | tuple) else value
 
     def restore(self, value: Any) -> Any:
-        """Replace references by the strings."""
         if isinstance(value, dict):
             if (key := _reference_key(value)) is not None:
                 return self._load(str(value[key])) if key == REFERENCE else {key[1:]: self.restore(value[key])}
@@ -272,7 +271,6 @@ class PayloadStore:
         return [self.restore(item) for item in value] if isinstance(value, list) else value
 
     def fsync(self) -> None:
-        """Bring new files to disk."""
         if not self._unsynced:
             return
         while self._unsynced:
@@ -378,7 +376,7 @@ class StoredTranscript(Transcript):
 
     async def load_session(self, session_id: str) -> None:
         """Replace the conversation by that of a session in the store. Raises `SessionError` where there is none."""
-        found = [record for line in await self._read(session_id) if (record := decode_record(line)) is not None]
+        found = _decode_lines(await self._read(session_id))
         if not found:
             raise SessionError(f"there is no session {session_id} in the store")
         self.conversation = fold(found, keep_lost=True)
@@ -389,8 +387,7 @@ class StoredTranscript(Transcript):
         return StoredTranscript(self._store, self._session_id, agent_id, conversation, on_append=on_append)
 
     async def read_subagent(self, agent_id: str, folder: Path) -> Conversation | None:
-        lines = await self._read(_stored_id(self._session_id, agent_id))
-        found = [record for line in lines if (record := decode_record(line)) is not None]
+        found = _decode_lines(await self._read(_stored_id(self._session_id, agent_id)))
         return fold(found, keep_lost=True) if found else None
 
     async def _copy_subagents(self, session_id: str) -> None:
@@ -406,8 +403,7 @@ class StoredTranscript(Transcript):
                 await self._store.append(_stored_id(self._session_id, agent_id), lines)
             except Exception as error:
                 raise self._describe("written", error) from error
-            found = [record for line in lines if (record := decode_record(line)) is not None]
-            agents += [started.id for started in fold(found).agents.values()]
+            agents += [started.id for started in fold(_decode_lines(lines)).agents.values()]
 
     async def _read(self, id: str) -> list[bytes]:
         try:
@@ -450,6 +446,10 @@ class StoredTranscript(Transcript):
     def _describe(self, verb: str, error: Exception) -> SessionError:
         text = " ".join(str(error).split()) or type(error).__name__
         return SessionError(f"the transcript of session {self._id} cannot be {verb}: {text}")
+
+
+def _decode_lines(lines: Iterable[bytes]) -> list[TranscriptRecord]:
+    return [record for line in lines if (record := decode_record(line)) is not None]
 
 
 def _stored_id(session_id: str, agent_id: str) -> str:

@@ -1,4 +1,4 @@
-"""Deliver events to any number of subscribers. One that fails or is slow loses its own events and harms nobody else."""
+"""Deliver events to any number of subscribers. One that fails or is slow loses its own events, and affects no other."""
 
 from __future__ import annotations
 

@@ -43,7 +43,6 @@ class ApprovalNeeded(Struct, frozen=True):
     decision: Decision
 
     def as_dict(self) -> dict[str, Any]:
-        """The metadata of an approval."""
         return {
             "tool": self.name,
             "input": to_json(dict(self.input)),

@@ -38,7 +38,7 @@ async def list_tools(box: Toolbox) -> list[types.Tool]:
 
 
 def convert_tool(tool: Tool, description: str) -> types.Tool:
-    """Describe one tool: its prompt, its input, and hints for whoever decides how freely it may be called."""
+    """Describe one tool: its prompt, its input, and hints for clients that decide how freely it may be called."""
     title = tool.title or None
     return types.Tool(
         name=tool.name,

@@ -417,7 +417,7 @@ async def _clear(
     if answer is not None and answer.updated_input is not None:
         plan = await _rewrite(plan, answer.updated_input, ticket, ctx, services)
         opinions = await _check(plan, ctx, services)
-        # Nobody but the person has seen this input.
+        # Only the person has seen this input.
         advised = [opinion for opinion in advised if opinion.behavior != "allow"]
         cleared, last = await authorize(plan, (*opinions, *advised), ticket, services, answered=answer)
         if last is not None and last is not answer and last.updated_input not in (None, answer.updated_input):
@@ -457,7 +457,7 @@ async def _check(plan: PlannedCall, ctx: ToolContext, services: CallServices) ->
     try:
         doubt = await services.supervisor.run(plan.tool.check(plan.input, ctx), services.abort, _timeout(plan.tool))
     except (Refusal, ToolFailure):
-        # A check may reveal what is in a file. Where the file is denied, only the denial to come is told.
+        # A check may reveal what is in a file. Where the file is denied, only the denial to come is shown.
         if (await decide(plan, (), services.judge, services.workspace)).behavior != "deny":
             raise
         return ()
@@ -589,7 +589,7 @@ def _denial(plan: PlannedCall, decision: Decision, answer: Answer | None) -> Ref
         problem, person = f"Permission denied for {name}. The user said: {answer.words}", f"{person}: {answer.words}"
     else:
         problem = f"Permission denied for {name}: the user declined this call."
-        next_step = "Stop and ask what they would like instead, or go on without it."
+        next_step = "Stop and ask what they would like instead, or continue without it."
     return Refusal("permission", problem, next_step, person=person, data=decision)
 
 

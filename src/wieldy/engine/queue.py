@@ -168,7 +168,7 @@ class Queue:
             ticket.followers = [follower for follower in ticket.followers if follower.caller is ticket.caller]
 
     def leave(self, ticket: Ticket) -> None:
-        """The call is over: admit whoever waited only for it."""
+        """The call is over: admit the calls that waited only for it."""
         self.pause(ticket)
         self.approval_order.leave(ticket.order)
         if ticket not in self._claimed:
@@ -261,7 +261,7 @@ def _block(ticket: Ticket, *, by: Ticket) -> None:
 
 
 def _release(followers: list[Ticket]) -> None:
-    """A call is over: admit whoever waited only for it."""
+    """A call is over: admit the calls that waited only for it."""
     for follower in followers:
         follower.blockers -= 1
         future = follower.admitted_future

@@ -149,7 +149,7 @@ class Spill:
         )
 
     def save_images(self, call_id: str, images: list[Image], total: int) -> str:
-        """Save the last images of a result and return what the model is told of them."""
+        """Save the last images of a result and return the notice for the model."""
         first = total - len(images) + 1
         most = f"one result shows at most {MAX_IMAGES}, of {MAX_IMAGE_CHARS * 3 // 4_000_000} MB in all"
         notice = f"{len(images):,} of {total:,} images are not shown: {most}."

@@ -101,9 +101,9 @@ class NoApprover:
         way_on = f"; to allow it: wieldy permissions allow {quote(suggestion)}" if suggestion else ""
         raise Refusal(
             "permission",
-            f"Permission denied for {name}: {decision.why}, and nobody is there to ask.{rule}",
-            "Go on without it, or say what you would need.",
-            person=f"not permitted: {decision.explanation}, and nobody is there to ask{way_on}",
+            f"Permission denied for {name}: {decision.why}, and there is no one to ask.{rule}",
+            "Continue without it, or say what you would need.",
+            person=f"not permitted: {decision.explanation}, and there is no one to ask{way_on}",
             data=decision,
         )
 
@@ -260,7 +260,6 @@ class ConfiguredHooks:
         return self.live.snapshot() if is_used else None
 
     def follow(self, settings: Settings) -> None:
-        """Put the hooks of changed settings in force."""
         self._settings = settings
         if self._live is not None:
             self._live.configure(list(self._parse()))

@@ -93,7 +93,6 @@ class RateLimited(WrappedTool):
         return doubt
 
     async def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
-        """Count the call and run the tool."""
         if not self.is_cached(args):
             while (seconds := self._seconds_to_wait()) > 0:
                 if not self._wait:
@@ -113,7 +112,7 @@ class RateLimited(WrappedTool):
         return Refusal(
             "check",
             f"{self._describe_limit()}.",
-            f"Try again in {self._seconds_to_wait():.1f} s, or go on with something else.",
+            f"Try again in {self._seconds_to_wait():.1f} s, or continue with something else.",
         )
 
     def _describe_limit(self) -> str:
@@ -153,7 +152,6 @@ class Cached(WrappedTool):
         return await tool.check(input, ctx)
 
     async def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
-        """Yield the cached result for this input, else run the tool and cache what is no error."""
         key = _key(args)
         if self.is_cached(args):
             self._entries.move_to_end(key)
@@ -190,7 +188,6 @@ class Logged(WrappedTool):
         self._clock = clock
 
     async def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
-        """Run the tool between two lines of the log."""
         logger, started = self._logger, self._clock()
         logger.info("%s %s started with %s", self.name, ctx.call_id, truncate_line(_key(args), MAX_LOGGED_CHARS))
         try:

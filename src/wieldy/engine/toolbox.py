@@ -82,7 +82,7 @@ class Toolbox:
 
     `mode` and `settings` are those of a settings file; settings given here replace the files unless `load_settings=True`.
     `settings_file` is one more file, above the others; changes of any file are followed. `builtins` picks built-in tools by
-    name; False is none of them.
+    name; False offers none.
     `ask` is called with every permission question and returns True, False, words for the model (a no), or an `Answer`;
     without it, what would be asked is denied. `on_question` receives the id of every call about which a person is asked, or
     would be if there were one. `deps` is what tools read as `ctx.deps`, `options` returns `ctx.options`.
@@ -478,7 +478,7 @@ def _check_options(
         if not os.path.isabs(root):
             raise ValueError(f"`root` must be an absolute path on the backend, not {os.fspath(root)!r}")
     elif not os.path.isdir(root):
-        raise ValueError(f"`root` must be a folder: {os.fspath(root)!r} is none")
+        raise ValueError(f"`root` must be a folder: {os.fspath(root)!r} is not one")
     require_count("max_concurrency", max_concurrency)
     require_callable("ask", ask)
     if env is not None and not isinstance(env, Mapping):
@@ -550,6 +550,6 @@ async def _check_backend_root(workspace: Workspace) -> None:
     except OSError as error:
         raise ValueError(f"`root` cannot be reached on {backend.id}: {error}") from None
     if kind != "folder":
-        raise ValueError(f"`root` must be a folder: {root!r} is none on {backend.id}")
+        raise ValueError(f"`root` must be a folder: {root!r} is not one on {backend.id}")
     if real != root:
         raise ValueError(f"`root` is {real!r} on {backend.id}, and {root!r} leads there by a link: give the first")

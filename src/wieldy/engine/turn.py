@@ -156,7 +156,6 @@ class StreamedMessage:
         return tuple([block for block in blocks if block["type"] != "text" or block["text"].strip()])
 
     def text(self) -> str:
-        """The text blocks, joined."""
         return join_texts(self.content())
 
     def close_open_blocks(self) -> list[ToolCall]:
@@ -286,9 +285,7 @@ ANTHROPIC_EVENTS = frozenset(
 class WireModule(Protocol):
     """What is needed of a module of `models`."""
 
-    def define_tool(self, tool: ToolSpec) -> dict[str, Any]:
-        """The definition of a tool for `tools=`."""
-        ...
+    def define_tool(self, tool: ToolSpec) -> dict[str, Any]: ...
 
     def user_messages(self, message: Message) -> list[dict[str, Any]]:
         """A message with tool results as this API takes it."""

@@ -46,7 +46,7 @@ class HostServices(Struct, frozen=True, eq=False):
 
     `question_handler` shows the questions of AskUser and of MCP servers. `summarizer` answers questions about web pages.
     `search_service` returns a web search that comes before those of the settings. `side_model` answers MCP sampling.
-    `start_subagent` starts the agents of Agent and Architect. `on_activated` hears of tools that are sent in full from now on.
+    `start_subagent` starts the agents of Agent and Architect. `on_activated` gets the tools that are sent in full from now on.
     `agents` are types of subagents beside those of the files. `mcp_relay` carries messages to the MCP servers of type `sdk`,
     which run inside the program.
     """

@@ -92,7 +92,6 @@ class Anthropic(HttpModel):
         return self._endpoint.url.geturl() == self.provider.url
 
     def search_tool(self, allowed: Sequence[str], blocked: Sequence[str]) -> Mapping[str, Any]:
-        """The definition of the server-side search tool."""
         domains = {"allowed_domains": list(allowed), "blocked_domains": list(blocked)}
         restrictions = {name: names for name, names in domains.items() if names}
         return {"type": SEARCH_TOOL, "name": "web_search", "max_uses": 1, **restrictions}
@@ -274,7 +273,6 @@ def _parse_delta(event: Mapping[str, Any]) -> BlockDelta | None:
 
 
 def event_parser() -> MessageParser:
-    """A parser for the events of one answer."""
     return MessageParser()
 
 
@@ -294,9 +292,7 @@ class SearchingProvider(Protocol):
     name: str
     searches: bool
 
-    def search_tool(self, allowed: Sequence[str], blocked: Sequence[str]) -> Mapping[str, Any]:
-        """The tool definition to offer to the model."""
-        ...
+    def search_tool(self, allowed: Sequence[str], blocked: Sequence[str]) -> Mapping[str, Any]: ...
 
 
 class ProviderSearch:

@@ -174,7 +174,6 @@ class SseDecoder:
         self._searched = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the data fields of the events that these bytes complete. Raises `HttpError` for an endless event."""
         self._buffer += data
         start = 0
         batch: list[bytes] = []
@@ -266,9 +265,7 @@ class StreamParser(Protocol):
 
     finished: bool
 
-    def feed(self, data: bytes) -> Iterable[Delta]:
-        """Parse one event. Raises `ProviderFailure`."""
-        ...
+    def feed(self, data: bytes) -> Iterable[Delta]: ...
 
     def close(self) -> Iterable[Delta]:
         """The stream has ended. Raises `ProviderFailure` unless the answer is complete."""
@@ -377,11 +374,9 @@ class HttpModel:
         return {"authorization": f"Bearer {key}"} if key else {}
 
     def encode(self, request: Request) -> bytes:
-        """The body of a request."""
         raise NotImplementedError
 
     def parser(self) -> StreamParser:
-        """A parser for one answer."""
         raise NotImplementedError
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:

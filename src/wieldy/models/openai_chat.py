@@ -93,7 +93,6 @@ def encode_request(request: Request, model: str, *, is_strict: bool = False) -> 
 
 
 def define_tool(tool: ToolSpec) -> dict[str, Any]:
-    """The definition of a tool for `tools=`."""
     schema = adapt_schema(tool.input_schema, OPENAI)
     function = {"name": tool.name, "description": tool.description, "parameters": schema}
     return {"type": "function", "function": function}

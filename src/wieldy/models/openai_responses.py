@@ -1,7 +1,7 @@
 """The OpenAI Responses API: encode requests, parse its stream.
 
 The history is sent with every request (`store` is off). Reasoning items, and items of tools that the provider runs, are kept
-as they came and sent back unchanged; encrypted reasoning is asked for, so that the model can go on from its own thoughts.
+as they came and sent back unchanged; encrypted reasoning is asked for, so that the model can continue from its own thoughts.
 """
 
 from __future__ import annotations
@@ -95,7 +95,6 @@ def _encode_tools(tools: Sequence[ToolSpec], server_tools: Sequence[Mapping[str,
 
 
 def define_tool(tool: ToolSpec) -> dict[str, Any]:
-    """The definition of a tool for `tools=`."""
     schema = adapt_schema(tool.input_schema, OPENAI)
     definition = {"type": "function", "name": tool.name, "description": tool.description}
     return {**definition, "parameters": schema, "strict": False}

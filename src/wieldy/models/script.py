@@ -116,7 +116,6 @@ class Script:
         return self
 
     def thinks(self, text: str, signature: str = "signed") -> Self:
-        """Add a thinking block to the turn."""
         self._turn().append({"think": text, "signature": signature})
         return self
 
@@ -126,13 +125,11 @@ class Script:
         return self
 
     def does(self, **step: Any) -> Self:
-        """Add any other step."""
         _check_step(step)
         self._turn().append(step)
         return self
 
     def then(self) -> Self:
-        """Begin the next turn."""
         self._open = False
         return self
 
@@ -231,7 +228,6 @@ class Script:
 
 
 def _check_turns(turns: Any) -> list[list[Step]]:
-    """Check the steps of a script. Raises `ValueError`."""
     if not isinstance(turns, Sequence) or not all(isinstance(turn, Sequence) for turn in turns):
         raise ValueError("`turns` must be a list of lists of steps")
     for turn in turns:

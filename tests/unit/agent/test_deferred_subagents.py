@@ -255,7 +255,7 @@ async def test_a_delegated_task_that_cannot_go_on_after_the_answer_raises(projec
         await session.delegate("worker", "make it")
     shutil.rmtree(session.box.workspace.session_dir / "agents")
     async with opened(project, Script([]), resume=session.id) as resumed:
-        with pytest.raises(SessionError, match=r"agent_\w+ cannot go on: There is no agent"):
+        with pytest.raises(SessionError, match=r"agent_\w+ cannot continue: There is no agent"):
             await resumed.answer({"t": True})
         assert resumed.pending == []
 

@@ -195,7 +195,7 @@ async def test_a_denial_names_the_reason_and_the_answer(tmp_path, monkeypatch) -
     async with Toolbox(tmp_path, settings={"permissions": {"deny": ["Bash(make:*)"]}}) as box:
         assert (await box.call("Bash", command="make x")).person_text.startswith("not permitted: rule `Bash(make:*)`")
         asked = (await box.call("Bash", command="npm install")).person_text
-        assert asked.endswith("nobody is there to ask; to allow it: wieldy permissions allow 'Bash(npm install)'")
+        assert asked.endswith("there is no one to ask; to allow it: wieldy permissions allow 'Bash(npm install)'")
     async with Toolbox(tmp_path, settings={}, ask=lambda question: Answer(False, "use yarn")) as box:
         assert (await box.call("Bash", command="npm install")).person_text == "you declined it: use yarn"
 

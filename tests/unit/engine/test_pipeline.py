@@ -174,7 +174,7 @@ async def test_where_nobody_can_answer_a_question_is_a_denial(make_box):
     async with make_box(add, verdicts={"add": "ask"}) as box:
         result = await box.call("add", a=1)
     assert result.is_error
-    assert "nobody is there to ask" in result.text
+    assert "there is no one to ask" in result.text
 
 
 async def test_a_denial_names_its_reason(make_box):

@@ -37,7 +37,7 @@ async def test_it_is_off_by_default_and_asks_first(home: Path) -> None:
         assert "features.stickers" in row.reason
         assert "`StickerRequest` is not available" in (await box.call("StickerRequest", ADDRESS)).text
     async with Toolbox(home / "root", settings=ON) as box:
-        assert "nobody is there to ask" in (await box.call("StickerRequest", ADDRESS)).text
+        assert "there is no one to ask" in (await box.call("StickerRequest", ADDRESS)).text
     assert not (home / "home" / "stickers").exists()
 
 

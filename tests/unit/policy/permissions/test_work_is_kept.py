@@ -71,7 +71,7 @@ async def test_work_that_is_not_committed_is_not_thrown_away_unasked(
 ) -> None:
     before = at_work(repository)
     result = await box.call("Bash", command=command)
-    assert result.is_error and "nobody is there to ask" in result.text
+    assert result.is_error and "there is no one to ask" in result.text
     assert state(repository) == before
 
 

@@ -76,7 +76,7 @@ async def test_a_model_that_cannot_be_had_is_told_of_and_the_sessions_own_is_use
         assert SubagentModels((CLAUDE, None), box).pick(kind("openai/gpt-5")) is None
     (notice,) = heard
     assert isinstance(notice, Notice)
-    assert "asks for the model openai/gpt-5, which cannot be had: no key for openai" in notice.text
+    assert "asks for the model openai/gpt-5, which is not available: no key for openai" in notice.text
 
 
 def test_a_script_file_has_parts_for_agents_and_says_what_is_wrong_with_them(tmp_path):
