@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from wieldy.engine.toolbox import Toolbox
     from wieldy.engine.turn import Turn, Wire
     from wieldy.engine.workspace_services import HostServices
-    from wieldy.faces.mcp_server.serve import serve_mcp
+    from wieldy.faces.mcp_server import serve_mcp
     from wieldy.files.journal.undo import CannotUndo
     from wieldy.models.anthropic import Anthropic
     from wieldy.models.openai_chat import OpenAIChat
@@ -103,7 +103,7 @@ _MODULE_NAMES: dict[str, str] = {
     "engine.tool_limits": "Cached Logged RateLimited TimeLimited",
     "files.journal.undo": "CannotUndo",
     "policy.hooks.config": "python_hook",
-    "faces.mcp_server.serve": "serve_mcp",
+    "faces.mcp_server": "serve_mcp",
     "models.anthropic": "Anthropic",
     "models.openai_chat": "OpenAIChat",
     "models.openai_responses": "OpenAIResponses",

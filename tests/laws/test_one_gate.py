@@ -44,7 +44,7 @@ WAYS_IN = {
     "faces/terminal/chat.py": "Session",
     "engine/framework_calls.py": "pydantic-ai, OpenAI Agents, LangChain",
     "faces/headless/claude_sdk.py": "Claude SDK: transport, Claude SDK: server",
-    "faces/mcp_server/client_session.py": "MCP over stdio, MCP over HTTP",
+    "faces/mcp_server/server.py": "MCP over stdio, MCP over HTTP",
     "cli/call.py": "wieldy call",
     "cli/run.py": "wieldy -p, stream-json",
     "faces/batch/attempt.py": "wieldy batch",

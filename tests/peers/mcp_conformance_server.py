@@ -20,8 +20,7 @@ from wieldy.core.events import Notice
 from wieldy.core.tool import ToolContext
 from wieldy.engine.services import Ask
 from wieldy.engine.workspace_services import HostServices
-from wieldy.faces.mcp_server.http import PATH, Address, serve_http
-from wieldy.faces.mcp_server.session_pool import SessionPool
+from wieldy.faces.mcp_server.http import PATH, Address, SessionPool, serve_http
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

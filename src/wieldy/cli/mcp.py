@@ -26,8 +26,8 @@ from wieldy.policy.settings.store import local_file, project_file, remove_value,
 from wieldy.shell.running.process_tag import TAG_VARIABLE
 
 if TYPE_CHECKING:
-    from wieldy.faces.mcp_server.client_session import MakeToolbox
     from wieldy.faces.mcp_server.http import Address
+    from wieldy.faces.mcp_server.server import MakeToolbox
     from wieldy.mcp.connection import Connection
     from wieldy.mcp.manager import McpServers
     from wieldy.mcp.prompts import ServerPrompt
@@ -387,7 +387,7 @@ def _toolbox_factory(options: argparse.Namespace) -> MakeToolbox:
 async def _serve(
     make_toolbox: MakeToolbox, options: argparse.Namespace, token: str | None, stop: asyncio.Event
 ) -> None:
-    from wieldy.faces.mcp_server.serve import serve_mcp
+    from wieldy.faces.mcp_server import serve_mcp
 
     if options.http is None and sys.stdin.isatty():
         print_error("waiting for an MCP client on stdin; Ctrl-C ends it, --http serves over HTTP")

@@ -14,8 +14,7 @@ from mcp import Client
 from mcp.shared.memory import create_client_server_memory_streams
 
 from wieldy import Tool, Toolbox
-from wieldy.faces.mcp_server.client_session import ClientSession
-from wieldy.faces.mcp_server.server import RequestHandlers, SingleSession
+from wieldy.faces.mcp_server.server import ClientSession, RequestHandlers, SingleSession
 
 both_eras = pytest.mark.parametrize("era", ("legacy", "2026-07-28"))
 

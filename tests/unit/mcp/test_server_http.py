@@ -16,8 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from wieldy import Toolbox, tool
 from wieldy.engine.workspace_services import HostServices
-from wieldy.faces.mcp_server.http import AccessGuard, Address, parse_address, serve_http
-from wieldy.faces.mcp_server.session_pool import SessionPool
+from wieldy.faces.mcp_server.http import AccessGuard, Address, SessionPool, parse_address, serve_http
 
 TOKEN = "a-token-of-enough-length"
 HELLO = {

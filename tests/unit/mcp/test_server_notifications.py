@@ -17,7 +17,7 @@ from tests.unit.mcp.serving import both_eras, connected, text
 from wieldy import ClosedError, Toolbox, tool
 from wieldy.core.events import Notice
 from wieldy.core.tool import ToolContext
-from wieldy.faces.mcp_server.client_session import ClientSession
+from wieldy.faces.mcp_server.server import ClientSession
 
 QUESTIONS = {
     "questions": [

@@ -16,7 +16,7 @@ from mcp_types import JSONRPCResponse
 from tests.unit.mcp.test_server_http import HEADERS, HELLO, running
 
 from wieldy import tool
-from wieldy.faces.mcp_server.event_store import SessionEvents
+from wieldy.faces.mcp_server.http import SessionEvents
 
 REVISION = {"mcp-protocol-version": "2025-11-25"}
 

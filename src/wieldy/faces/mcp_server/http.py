@@ -1,4 +1,4 @@
-"""The MCP server over streamable HTTP, on one path of a small web server."""
+"""The streamable HTTP transport: its address checks, a pool of sessions, and the events that a client may resume from."""
 
 from __future__ import annotations
 
@@ -7,21 +7,248 @@ import hmac
 import ipaddress
 import json
 import os
+import secrets
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
-from contextlib import contextmanager
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, MutableMapping
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import anyio
+import mcp_types as types
 import uvicorn
+from mcp.server.streamable_http import EventMessage
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
 
 from wieldy.core.errors import SessionError
-from wieldy.faces.mcp_server.event_store import SessionEvents, SessionEventStore
-from wieldy.faces.mcp_server.server import RequestHandlers
-from wieldy.faces.mcp_server.session_pool import SESSION_HEADER, SessionPool
+from wieldy.core.logs import log
+from wieldy.faces.mcp_server.elicitation import Context
+from wieldy.faces.mcp_server.server import ClientSession, MakeToolbox, RequestHandlers
+
+MAX_EVENTS = 512
+MAX_CHARS = 8 << 20
+
+
+class StoredEvent(Struct, frozen=True):
+    """A message as it was sent; None is the priming event with which a stream begins."""
+
+    id: str
+    number: int
+    stream: str
+    message: Any
+    size: int
+
+
+class SessionEvents:
+    """The last messages of one session, limited in number and size."""
+
+    def __init__(self, max_events: int = MAX_EVENTS, max_chars: int = MAX_CHARS) -> None:
+        self._prefix = secrets.token_hex(4)
+        self._count = 0
+        self._events: deque[StoredEvent] = deque()
+        self._chars = 0
+        self._max_events = max_events
+        self._max_chars = max_chars
+
+    def add(self, stream: str, message: Any) -> str:
+        """Store a message, drop the oldest beyond the limits, and return the event id."""
+        self._count += 1
+        event = StoredEvent(f"{self._prefix}-{self._count}", self._count, stream, message, estimate_chars(message))
+        self._events.append(event)
+        self._chars += event.size
+        while len(self._events) > self._max_events or (self._chars > self._max_chars and len(self._events) > 1):
+            self._chars -= self._events.popleft().size
+        return event.id
+
+    def after(self, event_id: str) -> tuple[str, list[StoredEvent]] | None:
+        """Return the stream of an event and the messages after it on that stream; None for an unknown event."""
+        last = next((event for event in self._events if event.id == event_id), None)
+        if last is None:
+            return None
+        return last.stream, [
+            event
+            for event in self._events
+            if event.stream == last.stream and event.message is not None and event.number > last.number
+        ]
+
+
+class SessionEventStore:
+    """The SDK's event store, one record per session.
+
+    The SDK names a stream by its request id, and every session counts from one: a common record would replay the messages of one
+    client to another. So the session of the request that is being served is kept in the context.
+    """
+
+    def __init__(self, max_sessions: int) -> None:
+        self._max_sessions = max_sessions
+        self._sessions: OrderedDict[str, SessionEvents] = OrderedDict()
+        self._current: ContextVar[SessionEvents | None] = ContextVar("session_events", default=None)
+
+    @contextmanager
+    def use_session(self, session: str | None) -> Iterator[SessionEvents]:
+        """Serve a request of a session, or one that may open a session: then call `add_session`."""
+        events = self._sessions.get(session) if session is not None else None
+        events = events or SessionEvents()
+        token = self._current.set(events)
+        try:
+            yield events
+        finally:
+            self._current.reset(token)
+
+    def add_session(self, session: str, events: SessionEvents) -> None:
+        if session not in self._sessions:
+            self._sessions[session] = events
+            while len(self._sessions) > self._max_sessions:
+                self._sessions.popitem(last=False)
+
+    def remove_session(self, session: str) -> None:
+        self._sessions.pop(session, None)
+
+    async def store_event(self, stream_id: str, message: Any) -> str:
+        """Store a message of the session that is being served."""
+        events = self._current.get()
+        return events.add(stream_id, message) if events is not None else secrets.token_hex(8)
+
+    async def replay_events_after(self, last_event_id: str, send: Callable[[Any], Awaitable[None]]) -> str | None:
+        """Send the messages after an event again; return their stream."""
+        events = self._current.get()
+        replay = events.after(last_event_id) if events is not None else None
+        if replay is None:
+            return None
+        stream, missed = replay
+        for event in missed:
+            await send(EventMessage(event.message, event.id))
+        return stream
+
+
+def estimate_chars(message: Any) -> int:
+    """Estimate how many characters a message holds."""
+    total, queue = 0, [getattr(message, "result", None) or getattr(message, "params", None)]
+    while queue:
+        item = queue.pop()
+        if isinstance(item, str):
+            total += len(item)
+        elif isinstance(item, dict):
+            queue += item.values()
+            total += 16 * len(item)
+        elif isinstance(item, list):
+            queue += item
+    return total + 100
+
+
+MAX_SESSIONS = 64
+IDLE_SECONDS = 1800.0
+SESSION_HEADER = "mcp-session-id"
+
+
+class _PoolEntry:
+    def __init__(self, session: ClientSession) -> None:
+        self.session = session
+        self.requests = 0
+        self.idle_timer: asyncio.TimerHandle | None = None
+
+
+class SessionPool:
+    """Client sessions by key: the HTTP session, or the client's name in protocol versions without sessions."""
+
+    def __init__(
+        self, make_toolbox: MakeToolbox, *, max_sessions: int = MAX_SESSIONS, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
+        self._make_toolbox = make_toolbox
+        self.max_sessions = max_sessions
+        self.idle_seconds = idle_seconds
+        self._entries: OrderedDict[str, _PoolEntry] = OrderedDict()  # least recently used first
+        self._removed: asyncio.Queue[ClientSession] = asyncio.Queue()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._entries
+
+    @asynccontextmanager
+    async def acquire(self, ctx: Context) -> AsyncIterator[ClientSession]:
+        """Yield the session of the client that sent a request, created on its first request."""
+        key = session_key(ctx)
+        if key not in self._entries:
+            self._make_room()
+            self._entries[key] = _PoolEntry(ClientSession(self._make_toolbox))
+        with self.keep_alive(key):
+            session = self._entries[key].session
+            await session.open()
+            yield session
+
+    @contextmanager
+    def keep_alive(self, key: str) -> Iterator[None]:
+        """Keep a session, if it exists, from being closed as idle."""
+        if (entry := self._entries.get(key)) is None:
+            yield
+            return
+        self._entries.move_to_end(key)
+        entry.requests += 1
+        if entry.idle_timer is not None:
+            entry.idle_timer.cancel()
+        try:
+            yield
+        finally:
+            entry.requests -= 1
+            if not entry.requests and self._entries.get(key) is entry:
+                loop = asyncio.get_running_loop()
+                entry.idle_timer = loop.call_later(self.idle_seconds, self.remove, key)
+
+    def remove(self, key: str) -> None:
+        """Remove a session; `close_removed` closes it."""
+        if (entry := self._entries.pop(key, None)) is not None:
+            if entry.idle_timer is not None:
+                entry.idle_timer.cancel()
+            self._removed.put_nowait(entry.session)
+
+    def _make_room(self) -> None:
+        if len(self._entries) < self.max_sessions:
+            return
+        longest_idle = next((key for key, entry in self._entries.items() if not entry.requests), None)
+        if longest_idle is None:
+            text = f"all {self.max_sessions} sessions of this server are busy; try again later"
+            raise MCPError(types.INTERNAL_ERROR, text)
+        self.remove(longest_idle)
+
+    async def close_removed(self) -> None:
+        """Close removed sessions, forever."""
+        while True:
+            session = await self._removed.get()
+            with anyio.CancelScope(shield=True):
+                await _close(session)
+
+    async def aclose(self) -> None:
+        """Close every session."""
+        for key in list(self._entries):
+            self.remove(key)
+        while not self._removed.empty():
+            await _close(self._removed.get_nowait())
+
+
+async def _close(session: ClientSession) -> None:
+    """Close a session. One that cannot be closed, such as on a full disk, must not end the others."""
+    try:
+        await session.aclose()
+    except Exception as error:
+        log.error("a session of the MCP server could not be closed: %s", error)
+
+
+def session_key(ctx: Context) -> str:
+    """Return what tells clients apart."""
+    headers = getattr(ctx.request, "headers", {})
+    # Protocol versions without sessions ignore the header, so nobody has verified it.
+    if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS and (session := headers.get(SESSION_HEADER)):
+        return str(session)
+    client = ctx.session.client_params
+    return f"client {client.client_info.name}" if client else "client"
+
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
