@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import cache
-from typing import Protocol
+from typing import ClassVar, Protocol
 from weakref import WeakSet
 
 from wieldy.core.threads import in_thread
@@ -24,8 +24,8 @@ PER_CALL = 10
 SETTLE_SECONDS = 2.0
 """How long after its start a call may still be opening them, on a busy machine."""
 POLL_SECONDS = 0.25
-FEW_HOLDERS = 8
-"""So many idle descriptors are not worth closing."""
+PER_SESSION = 128
+"""What a session with several calls at once may open. Where that leaves room for all sessions, no call is held back."""
 MAX_WAIT = 30.0
 
 
@@ -56,7 +56,12 @@ class IdleDescriptors(Protocol):
 
 
 class DescriptorGate:
-    """Holds back calls while this process is short of descriptors, but never for good: others may hold them all."""
+    """Holds back calls while this process is short of descriptors, but never for good: others may hold them all.
+
+    `of_process` is the gate that all sessions of this process share; None while the limit is far away.
+    """
+
+    of_process: ClassVar[DescriptorGate | None] = None
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -67,8 +72,7 @@ class DescriptorGate:
     async def call(self) -> AsyncIterator[None]:
         """Wait until a call can have what it needs. With no other call running there is nothing to wait for."""
         deadline = time.monotonic() + MAX_WAIT
-        # Counting takes as long as a small call: a program with one session does without.
-        while (self._started or len(_idle_descriptors) > FEW_HOLDERS) and self._is_short():
+        while self._is_short():
             await in_thread(release_idle_descriptors)
             if not self._started or not self._is_short() or time.monotonic() > deadline:
                 break
@@ -104,18 +108,28 @@ class DescriptorGate:
 
 
 _idle_descriptors: WeakSet[IdleDescriptors] = WeakSet()
-_idle_lock = threading.Lock()
+_sessions: WeakSet[object] = WeakSet()
+_lock = threading.Lock()
 
 
 def add_idle_descriptors(holder: IdleDescriptors) -> None:
     """Have something close its idle descriptors when this process is short of them."""
-    with _idle_lock:
+    with _lock:
         _idle_descriptors.add(holder)
+
+
+def add_session(session: object) -> None:
+    """Raise the limit; from the session on for which there may be no room, calls are held back while it is so."""
+    limit = raise_descriptor_limit()
+    with _lock:
+        _sessions.add(session)
+        if DescriptorGate.of_process is None and len(_sessions) * PER_SESSION > limit - SPARE:
+            DescriptorGate.of_process = DescriptorGate(limit)
 
 
 def release_idle_descriptors() -> None:
     """Close what is open only for speed. Blocking."""
-    with _idle_lock:
+    with _lock:
         holders = list(_idle_descriptors)
     for holder in holders:
         holder.release_if_idle()
@@ -132,9 +146,3 @@ def open_descriptors() -> int:
         return len(os.listdir("/dev/fd"))
     except OSError:
         return 0
-
-
-@cache
-def process_gate() -> DescriptorGate:
-    """The gate that all sessions of this process share."""
-    return DescriptorGate(raise_descriptor_limit())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from wieldy.core.abort import Abort
-from wieldy.core.descriptors import process_gate
+from wieldy.core.descriptors import DescriptorGate
 from wieldy.core.errors import WieldyError
 from wieldy.core.logs import log
 from wieldy.core.tool import Tool, maybe_await, why_disabled
@@ -56,7 +56,9 @@ class Supervisor:
 
     async def run_call(self, start: Callable[[], Coroutine[Any, Any, T]], abort: Abort, seconds: float) -> T:
         """`run` a tool once this process has file descriptors left for it."""
-        async with process_gate().call():
+        if DescriptorGate.of_process is None:
+            return await self.run(start(), abort, seconds)
+        async with DescriptorGate.of_process.call():
             return await self.run(start(), abort, seconds)
 
     async def run(self, coroutine: Coroutine[Any, Any, T], abort: Abort, seconds: float | None = None) -> T:

@@ -17,7 +17,7 @@ from wieldy.core.backend import BACKEND_MEMBERS, Backend
 from wieldy.core.call import CallLike, PlannedCall, RawInput, ToolCall, as_tool_call
 from wieldy.core.catalog import Catalog, ToolAvailability
 from wieldy.core.decision import Adviser, Decision, Judge, Opinion
-from wieldy.core.descriptors import raise_descriptor_limit
+from wieldy.core.descriptors import add_session
 from wieldy.core.effects import UNKNOWN_EFFECTS
 from wieldy.core.errors import ClosedError, MissingExtra, SettingsError, ToolDefinitionError
 from wieldy.core.events import AnyEvent, Notice
@@ -125,7 +125,7 @@ class Toolbox:
             backend = None  # the same, by functions that are called directly
         elif backend is not None and backend.has_host_programs:
             root = os.path.realpath(root)
-        raise_descriptor_limit()
+        add_session(self)
         self._deps = deps
         self.id = session_id or os.urandom(6).hex()
         self.events = Events()
