@@ -571,8 +571,8 @@ class SubagentStarter:
         if not task.definition.isolation and not had_one:
             return None
         try:
-            if workspace.backend is not None:
-                raise IsolationError(f"the project is on {workspace.backend.id}")
+            if not workspace.files.is_local:
+                raise IsolationError(f"the project is on {workspace.files.place}")
             await in_thread(remove_old_copies, scratch.parent)
             return await in_thread_uncancellable(make_working_tree, scratch, workspace.root, workspace.roots)
         except IsolationError as error:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from wieldy.core.call import ToolCall
 from wieldy.core.errors import Refusal
-from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem, look
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem
 from wieldy.core.project_text import upward_folders
 from wieldy.core.provider import Provider, ToolSpec
 from wieldy.core.state_dirs import config_home
@@ -68,8 +68,8 @@ def environment(cwd: str, root: str, *, model: str, today: str | None = None, fi
     git = "yes" if files.exists(os.path.join(root, ".git")) else "no"
     uname = getattr(os, "uname", None)
     system = f"{uname().sysname} {uname().release}" if uname else sys.platform
-    if isinstance(files, RemoteFileSystem) and not files.backend.has_host_programs:
-        system = files.backend.id
+    if not files.has_host_programs:
+        system = files.place
     return f"# Here\nFolder: {cwd}\nProject root: {root} (git: {git})\nSystem: {system}\nToday: {today}\nModel: {model}"
 
 
@@ -258,7 +258,7 @@ class RequestPrefix:
             offering.listing,
             workspace.services.skills.prompt_section() if "Skill" in names else "",
             workspace.services.agent_types.prompt_section() if "Agent" in names else "",
-            *await look(workspace.files, self._describe_project, workspace),
+            *await workspace.files.run(self._describe_project, workspace),
         )
         self.system = tuple(part for part in parts if part)
 

@@ -36,7 +36,23 @@ class Entry(Protocol):
 
 
 class FileSystem:
-    """The files of this machine. All methods fail like those of `os`."""
+    """The files of this machine. All methods fail like those of `os`.
+
+    `place` is the id of the backend that they are on, empty for this machine.
+    """
+
+    is_local = True
+    place = ""
+    has_host_programs = True
+    backend: Backend | None = None
+
+    async def run(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a function that looks at a few files: in a thread where they are not on this machine."""
+        return function(*args)
+
+    def is_on_host(self, path: str) -> bool:
+        """Whether a path leads to this machine."""
+        return True
 
     def realpath(self, path: str) -> str:
         return realpath(path)
@@ -93,17 +109,20 @@ class FileSystem:
 LOCAL_FILES = FileSystem()
 
 
-async def look(files: FileSystem, function: Callable[..., T], *args: Any) -> T:
-    """Call a function that looks at a few files: in a thread where they are not on this machine."""
-    return function(*args) if files is LOCAL_FILES else await in_thread(function, *args)
-
-
 class RemoteFileSystem(FileSystem):
     """The files of a backend. Those below `host_folders` are on this machine all the same: what a session saves of output."""
 
+    is_local = False
+    backend: Backend
+
     def __init__(self, backend: Backend, host_folders: Sequence[str] = ()) -> None:
         self.backend = backend
+        self.place = backend.id
+        self.has_host_programs = backend.has_host_programs
         self.host_folders = tuple(folder.rstrip("/") for folder in host_folders)
+
+    async def run(self, function: Callable[..., T], *args: Any) -> T:
+        return await in_thread(function, *args)
 
     def is_on_host(self, path: str) -> bool:
         return any(path == folder or path.startswith(f"{folder}/") for folder in self.host_folders)

@@ -47,19 +47,18 @@ class Workspace:
         services: Callable[[Workspace], WorkspaceServices] | None = None,
         backend: Backend | None = None,
     ) -> None:
-        self.backend = backend
-        # What a backend has cannot be looked at here, on the event loop: its root is checked when a toolbox is entered.
-        resolve = os.path.realpath if backend is None else os.path.normpath
-        self.root = resolve(os.fspath(root))
-        self.cwd = self.root
-        self.session_dir = Path(session_dir)
-        self.settings: Mapping[str, Any] = settings or {}
-        self.extra_roots = tuple(resolve(os.path.join(self.root, path)) for path in extra_roots)
-        if backend is None:
-            add_roots(*self.roots)
         self.env: Mapping[str, str] = os.environ if env is None else env
+        self.session_dir = Path(session_dir)
         self.state_dir = state_home(self.env) if state_dir is None else Path(state_dir)
         self.files = LOCAL_FILES if backend is None else self._files_of(backend)
+        # What a backend has cannot be looked at here, on the event loop: its root is checked when a toolbox is entered.
+        resolve = os.path.realpath if self.files.is_local else os.path.normpath
+        self.root = resolve(os.fspath(root))
+        self.cwd = self.root
+        self.settings: Mapping[str, Any] = settings or {}
+        self.extra_roots = tuple(resolve(os.path.join(self.root, path)) for path in extra_roots)
+        if self.files.is_local:
+            add_roots(*self.roots)
         self.emit = emit
         self.commands: ActiveCommands | None = None
         """What the settings start, as `settings/load.py` found it; None where they were given in code only."""
@@ -87,7 +86,7 @@ class Workspace:
     @property
     def is_on_host(self) -> bool:
         """Whether the folders of the project are on this machine too, as they are under an overlay."""
-        return self.backend is None or self.backend.has_host_programs
+        return self.files.has_host_programs
 
     @property
     def project_root(self) -> str:
@@ -137,7 +136,7 @@ class Workspace:
             head, _, tail = path.partition("/")
             if head != "~":
                 raise Refusal("normalize", f"`{head}` names another user's home.", "Send an absolute path instead.")
-            home = os.path.expanduser("~") if self.backend is None else self.home
+            home = os.path.expanduser("~") if self.files.is_local else self.home
             if not home:
                 raise Refusal("normalize", "The home folder is not known there.", "Send an absolute path instead.")
             path = os.path.join(home, tail)
@@ -145,7 +144,7 @@ class Workspace:
         if _is_too_long(absolute):
             raise Refusal("normalize", f"The path is too long ({len(absolute)} characters).", "Send a shorter one.")
         normalized = os.path.normpath(absolute)
-        if ".." in absolute.split("/") and self.backend is None:
+        if ".." in absolute.split("/") and self.files.is_local:
             # After a symlink, `..` is the target's parent: it may be removed from the text only where both agree.
             real = realpath(absolute)
             return normalized if realpath(normalized) == real else real
@@ -190,7 +189,7 @@ class ChildWorkspace(Workspace):
             state_dir=parent.state_dir if copy is None else copy.state_dir,
             emit=emit,
             services=services,
-            backend=parent.backend,
+            backend=parent.files.backend,
         )
         self.commands = parent.commands
         self.original_roots = parent.original_roots

@@ -263,7 +263,7 @@ def normalize(bound: BoundCall, workspace: Workspace) -> PlannedCall:
         input = _make_paths_absolute(input, tool, workspace)
     args = bound.args if input is bound.input else _accept_canonical(tool, input)
     effects = tool.effects(input, workspace)
-    resolved = _resolve_paths(effects, workspace.files) if workspace.backend is None else {}
+    resolved = _resolve_paths(effects, workspace.files) if workspace.files.is_local else {}
     touches = effects
     if any(path != real for path, real in resolved.items()):
         touches = (*touches, *_by_realpath(effects, resolved))
@@ -283,16 +283,14 @@ def _by_realpath(effects: Effects, resolved: Mapping[str, str]) -> Iterator[Effe
 
 async def resolve_remote(plan: PlannedCall, workspace: Workspace) -> PlannedCall:
     """Complete a plan on a backend: its paths are resolved in a thread, when the call has its place in the queue."""
-    if workspace.backend is None:
+    if workspace.files.is_local:
         return plan
     return replace(plan, resolved_paths=await in_thread(_resolve_paths, plan.effects, workspace.files))
 
 
 async def decide(plan: PlannedCall, opinions: tuple[Opinion, ...], judge: Judge, workspace: Workspace) -> Decision:
     """Judge a call; in a thread where that looks at the files of a backend."""
-    if workspace.backend is None:
-        return judge.decide(plan, opinions)
-    return await in_thread(judge.decide, plan, opinions)
+    return await workspace.files.run(judge.decide, plan, opinions)
 
 
 def _make_paths_absolute(input: dict[str, Any], tool: Tool, workspace: Workspace) -> dict[str, Any]:

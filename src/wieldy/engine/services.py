@@ -146,7 +146,7 @@ class CallServices(Struct, frozen=True, eq=False):
     def configured(self, settings: Settings, abort: Abort) -> CallServices:
         """With hooks, limits and checkers as the settings say, for the calls to come; running calls keep theirs."""
         workspace, approver = self.workspace, self.person
-        is_local = workspace.backend is None
+        is_local = workspace.files.is_local
         advisers: list[Adviser] = [CleanTreeAdviser(self.policy)] if is_local else []
         reviewers: list[Reviewer] = []
         if settings.get("sandbox.enabled") is True and is_local:

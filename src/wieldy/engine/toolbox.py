@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from importlib import import_module
@@ -541,15 +542,15 @@ def _require_deps(tool: Tool, deps: Any) -> None:
 
 async def _check_backend_root(workspace: Workspace) -> None:
     """Raise `ValueError` where the root is no folder on its backend, or is reached there by a link."""
-    backend, root = workspace.backend, workspace.root
-    if backend is None:
+    files, root = workspace.files, workspace.root
+    if files.is_local:
         return
     try:
-        real = await in_thread(backend.realpath, root)
-        kind = (await in_thread(backend.stat, real)).kind
+        real = await files.run(files.realpath, root)
+        is_folder = stat.S_ISDIR((await files.run(files.stat, real)).st_mode)
     except OSError as error:
-        raise ValueError(f"`root` cannot be reached on {backend.id}: {error}") from None
-    if kind != "folder":
-        raise ValueError(f"`root` must be a folder: {root!r} is not one on {backend.id}")
+        raise ValueError(f"`root` cannot be reached on {files.place}: {error}") from None
+    if not is_folder:
+        raise ValueError(f"`root` must be a folder: {root!r} is not one on {files.place}")
     if real != root:
-        raise ValueError(f"`root` is {real!r} on {backend.id}, and {root!r} leads there by a link: give the first")
+        raise ValueError(f"`root` is {real!r} on {files.place}, and {root!r} leads there by a link: give the first")

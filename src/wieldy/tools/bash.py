@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from wieldy.core.effects import CHANGES_FOLDER, CHANGES_SHELLS, Effects, Fetches, Reads, Runs, Writes
 from wieldy.core.errors import FolderGone, Refusal, ToolFailure
-from wieldy.core.filesystem import look
 from wieldy.core.programs import is_in_project
 from wieldy.core.setting_keys import BASH_TIMEOUT_VARIABLES, default_of
 from wieldy.core.text import truncate
@@ -112,7 +111,7 @@ class Bash(Tool):
         if _leaves_sandbox(input, ctx.workspace) and not ctx.workspace.setting("sandbox.allowUnsandboxed"):
             raise Refusal("check", "The settings keep commands in the sandbox.", "Leave out `sandbox: false`.")
         workspace = ctx.workspace
-        if ctx.cwd != workspace.root and not await look(workspace.files, workspace.files.is_folder, ctx.cwd):
+        if ctx.cwd != workspace.root and not await workspace.files.run(workspace.files.is_folder, ctx.cwd):
             raise FolderGone
         return None
 
@@ -184,7 +183,7 @@ async def _prepare(args: Mapping[str, Any], ctx: ToolContext) -> Launch:
     env = await _neutral_environment(analysis, workspace, is_confined=reading is not None or confine is not None)
     snapshot = None
     if not args.get("run_in_background") and analysis.verdict != "read_only" and _undo_is_on(workspace):
-        if workspace.backend is not None:
+        if not workspace.files.is_local:
             notices.append(await _record_unwatched_backend(ctx))
         else:
             snapshot = await _take_snapshot(analysis, ctx)
@@ -197,7 +196,7 @@ async def _start(launch: Launch, workspace: Workspace, *, keeps_directory: bool 
         keeps_directory = not launch.analysis.may_change_folder
     shells = workspace.services.shells
     command, cwd, env = launch.command, launch.cwd, launch.env
-    if workspace.backend is None:
+    if workspace.files.is_local:
         return shells.start(
             command,
             cwd=cwd,
@@ -207,9 +206,7 @@ async def _start(launch: Launch, workspace: Workspace, *, keeps_directory: bool 
             reading=launch.reading,
             limits=_limits(launch.analysis, workspace),
         )
-    return await shells.start_remote(
-        workspace.backend, command, cwd=cwd, extra_env=env, keeps_directory=keeps_directory
-    )
+    return await shells.start_remote(command, cwd=cwd, extra_env=env, keeps_directory=keeps_directory)
 
 
 async def _start_in_background(launch: Launch, ctx: ToolContext) -> Output:
@@ -260,7 +257,7 @@ async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
     if run.launch.confine:
         is_failure = meaning is None or meaning.is_error
         notices += _sandbox_notes(run.launch, result, workspace, is_answer=not is_failure and result.code != 0)
-    if notice := await look(workspace.files, update_working_directory, workspace, run.launch.cwd, result.directory):
+    if notice := await workspace.files.run(update_working_directory, workspace, run.launch.cwd, result.directory):
         notices.append(notice)
     task = None
     if result.leftovers and not shell.reader.eof.done() and result.reason == "exited":
@@ -361,7 +358,7 @@ def _is_open(args: Mapping[str, Any], analysis: Analysis, workspace: Workspace) 
 async def _reading(args: Mapping[str, Any], analysis: Analysis, ctx: ToolContext) -> Reading | None:
     """How the confined launcher starts a command that only reads; None for any other, and where another sandbox is in force."""
     workspace = ctx.workspace
-    if analysis.verdict != "read_only" or workspace.backend is not None:
+    if analysis.verdict != "read_only" or not workspace.files.is_local:
         return None
     # The sandbox has a temp folder of its own, with what other commands put there.
     is_open = _is_open(args, analysis, workspace)
@@ -403,7 +400,7 @@ def _limits(analysis: Analysis, workspace: Workspace) -> Limits:
 async def _watch_protected_files(args: Mapping[str, Any], analysis: Analysis, ctx: ToolContext) -> ChangeWatch | None:
     """Look at the protected files before a command that may write; None for one that only reads, and on a backend."""
     workspace = ctx.workspace
-    if analysis.verdict == "read_only" or workspace.backend is not None:
+    if analysis.verdict == "read_only" or not workspace.files.is_local:
         return None
     files, sandboxed = workspace.services.protected_files, not _is_open(args, analysis, workspace)
     return await files.watch_command(ctx.judge, analysis, sandboxed=sandboxed)
@@ -420,7 +417,7 @@ async def _confinement(
             return await sandbox.reading_confinement(_hidden_paths(analysis, ctx)), None
         return await sandbox.shield(workspace.original_roots) if workspace.original_roots else None, None
     if (await sandbox.wrapper()).mechanism == "none":
-        where = "on this system" if workspace.backend is None else f"on {workspace.backend.id}"
+        where = "on this system" if workspace.files.is_local else f"on {workspace.files.place}"
         if workspace.setting("sandbox.failIfUnavailable"):
             raise ToolFailure(f"No sandbox works {where} and the settings require one, so nothing was run.")
         return None, f"no sandbox works {where}: the command ran unconfined"
@@ -575,8 +572,7 @@ async def _record_background(ctx: ToolContext) -> str:
 
 async def _record_unwatched_backend(ctx: ToolContext) -> str:
     """Record that undo does not cover the commands of a backend; returns a notice."""
-    assert ctx.workspace.backend is not None
-    where = ctx.workspace.backend.id
+    where = ctx.workspace.files.place
     await _record_unwatched(ctx, f"nobody watches what a command changes on {where}")
     return f"undo does not cover what commands change on {where}"
 

@@ -39,12 +39,8 @@ def _effects(input: Mapping[str, Any], workspace: Workspace) -> Effects:
 
 def _enabled(workspace: Workspace) -> bool | str:
     """Whether our own Python can run where the files are."""
-    backend = workspace.backend
-    return (
-        backend is None
-        or backend.has_host_programs
-        or f"it cannot run on {backend.id}; find with Grep, change with Edit"
-    )
+    files = workspace.files
+    return files.has_host_programs or f"it cannot run on {files.place}; find with Grep, change with Edit"
 
 
 @tool(
@@ -104,13 +100,13 @@ async def _swept(ctx: ToolContext, request: FileSearchRequest, max_files: int) -
     from wieldy.files.search.patterns import hidden_test
     from wieldy.files.search.ripgrep import run_process
 
-    backend = ctx.workspace.backend
+    is_local = ctx.workspace.files.is_local
     await in_thread(_refuse, request, ctx)
     hidden = hidden_test(ctx.judge)
     # On a backend, where a file leads is looked up afterwards, in a thread.
     gathered = (
         _Gathered(ctx, hidden, max_files, FileSearchResult.from_json)
-        if backend is None
+        if is_local
         else _Gathered(ctx, None, MAX_REMOTE_FILES, FileSearchResult.from_json)
     )
     result = await run_process(
@@ -119,7 +115,7 @@ async def _swept(ctx: ToolContext, request: FileSearchRequest, max_files: int) -
         env=ctx.workspace.env,
         seconds=ctx.workspace.setting("search.seconds"),
         consume=gathered.consume,
-        backend=backend,
+        backend=ctx.workspace.files.backend,
     )
     if gathered.error:
         raise ToolFailure(gathered.error)
@@ -131,7 +127,7 @@ async def _swept(ctx: ToolContext, request: FileSearchRequest, max_files: int) -
     if result.exit_code not in (0, None):
         raise ToolFailure(f"The search failed: {result.stderr[-500:]}")
     files = gathered.files
-    if backend is not None and hidden is not None:
+    if not is_local and hidden is not None:
         files = await in_thread(lambda: [file for file in files if not hidden(file.path)])
     return files[:max_files], len(files) > max_files
 

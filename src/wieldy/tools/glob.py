@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from wieldy.core.effects import Effects, Reads
 from wieldy.core.errors import ToolFailure
-from wieldy.core.filesystem import look
 from wieldy.core.schema.fields import Param
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
@@ -54,7 +53,7 @@ async def glob(
     folder = path or ctx.cwd
     files = workspace.files
     try:
-        if not stat.S_ISDIR((await look(files, files.stat, folder)).st_mode):
+        if not stat.S_ISDIR((await files.run(files.stat, folder)).st_mode):
             raise ToolFailure(f"{folder} is a file, and Glob searches folders.", "Use Read for a file.")
         ripgrep = Ripgrep.for_tool("Glob", workspace, folder)
         result = await find_files(pattern, folder, ripgrep, limit, hidden_test(ctx.judge), ctx.resolved)

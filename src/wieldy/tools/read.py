@@ -57,7 +57,7 @@ async def read(
     )
     try:
         real = ctx.resolved(file_path)
-        file = read_file.open_small_file(file_path, real) if workspace.backend is None else None
+        file = read_file.open_small_file(file_path, real) if workspace.files.is_local else None
         if file is None:
             return await _in_thread(reader, lambda reader: reader.read(file_path, real))
         return (

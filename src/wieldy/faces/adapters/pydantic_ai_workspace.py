@@ -89,10 +89,10 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
     def _place(self) -> Backend:
         """The files and processes of the toolbox: those of its backend, or of this machine."""
         workspace = self.box.workspace
-        return workspace.backend or workspace.services.local_backend
+        return workspace.files.backend or workspace.services.local_backend
 
     def _ensure_alive(self) -> Path:
-        if self.box.workspace.backend is None:
+        if self.box.workspace.files.is_local:
             folder: Path = super()._ensure_alive()
             return folder
         root = self.box.workspace.root
@@ -150,7 +150,7 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
         if f"{self.box.workspace.root}/".startswith(f"{real.rstrip('/')}/"):
             raise ValueError("cannot remove the workspace root or its ancestor")
         plan = await self._permit_command("rm", "-r", path, real)
-        remove = _remove_local if self.box.workspace.backend is None else self._remove_remote
+        remove = _remove_local if self.box.workspace.files.is_local else self._remove_remote
         async with self._undoable(plan):
             with anyio.CancelScope(shield=True):
                 await self._do(remove, real, run=in_thread_uncancellable)
@@ -231,7 +231,7 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
         variables = "".join(f"{name}={shlex.quote(value)} " for name, value in (env or {}).items())
         plan = await self._permit("Bash", command=variables + text)
         async with self._undoable(plan):
-            if self.box.workspace.backend is not None:
+            if not self.box.workspace.files.is_local:
                 return await self._run_remote(command, env, timeout)
             async with self._watched(plan) as watch:
                 if not self.box.settings.get("sandbox.enabled"):
@@ -327,8 +327,9 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
         if not is_undo_on or not any(map(is_lasting, plan.effects)):
             yield
             return
-        if (backend := box.workspace.backend) is not None:
-            uncovered = Uncovered(box.workspace.root, f"nobody watches what a command changes on {backend.id}", False)
+        if not box.workspace.files.is_local:
+            place = box.workspace.files.place
+            uncovered = Uncovered(box.workspace.root, f"nobody watches what a command changes on {place}", False)
             await record_unwatched(box.workspace, uncovered, call_id=plan.call.id, tool=plan.tool.name, turn=None)
             yield
             return

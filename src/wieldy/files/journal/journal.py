@@ -35,8 +35,7 @@ DATABASE_NAME = "journal.sqlite3"
 
 def journal_path(workspace: Workspace) -> Path:
     """The database of a workspace's journal; it exists once something was changed."""
-    place = "" if workspace.backend is None else workspace.backend.id
-    return workspace.state_dir / "journal" / project_key(workspace.root, place) / DATABASE_NAME
+    return workspace.state_dir / "journal" / project_key(workspace.root, workspace.files.place) / DATABASE_NAME
 
 
 def project_key(root: str, place: str = "") -> str:
@@ -299,7 +298,7 @@ class Journal:
         if self.enabled:
             with suppress(OSError):  # whoever writes next is told
                 recover_pending(self.store, self.locks, self.writer, self._notify)
-                if self.workspace.backend is None and os.path.isdir(self._snapshots):
+                if self.workspace.files.is_local and os.path.isdir(self._snapshots):
                     from wieldy.files.journal.command_snapshots import recover_interrupted
 
                     recover_interrupted(self._snapshots, self.store, self.workspace.env, self._notify)

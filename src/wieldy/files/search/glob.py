@@ -11,7 +11,7 @@ from queue import SimpleQueue
 
 from msgspec import Struct
 
-from wieldy.core.filesystem import LOCAL_FILES, FileSystem, look
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem
 from wieldy.core.realpath import realpath
 from wieldy.core.threads import in_thread
 from wieldy.files.search.patterns import BadGlob, HiddenTest, anchor_glob, compile_glob, literal_prefix
@@ -67,14 +67,14 @@ async def find_files(
     root, rest = split_pattern(pattern, folder, files)
     if rest.endswith("/"):
         return GlobResult((), 0, ("The pattern names folders. Add * or **/* to list the files in them.",))
-    if not await look(files, files.is_folder, root):
+    if not await files.run(files.is_folder, root):
         return GlobResult((), 0, ())
     try:
-        listing = await look(files, _Listing, root, rest, hidden, files)
+        listing = await files.run(_Listing, root, rest, hidden, files)
     except (BadGlob, re.error) as error:
         raise SearchFailure(f"The pattern {pattern!r} cannot be read: {error}.") from None
     newest_by_rg = () if files is LOCAL_FILES else ("--sortr=modified",)
-    argv = await look(files, ripgrep.list_command, root, (*newest_by_rg, *file_name_flags([rest])))
+    argv = await files.run(ripgrep.list_command, root, (*newest_by_rg, *file_name_flags([rest])))
 
     async def list_files() -> ProcessResult:
         try:

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.core.filesystem import LOCAL_FILES, FileSystem, look
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem
 from wieldy.core.realpath import PathChanged
 from wieldy.core.threads import in_thread
 from wieldy.files.search.glob import newest_first
@@ -197,7 +197,7 @@ async def _find_matching_files(
     is_newest_first = query.mode == "files_with_matches" and ripgrep.files is not LOCAL_FILES
     if is_newest_first:
         flags.append("--sortr=modified")
-    argv = await look(ripgrep.files, ripgrep.search_command, target.folder, query.pattern, flags, f"./{target.name}")
+    argv = await ripgrep.files.run(ripgrep.search_command, target.folder, query.pattern, flags, f"./{target.name}")
     result = await target.run(ripgrep, argv, collector.consume)
     if has_failed(result):
         raise SearchFailure(await in_thread(_explain_failure, result.stderr, query, ripgrep))

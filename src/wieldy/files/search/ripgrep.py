@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from msgspec import Struct, field
 
 from wieldy.core.backend import Backend, BackendProcess, end_and_reap, spawn_on
-from wieldy.core.filesystem import LOCAL_FILES, FileSystem, RemoteFileSystem, look
+from wieldy.core.filesystem import LOCAL_FILES, FileSystem
 from wieldy.core.programs import kill_process, limit_memory, own_program
 from wieldy.core.realpath import PathChanged, open_resolved_folder
 from wieldy.core.text import nearest_names
@@ -343,10 +343,9 @@ class Ripgrep(Struct, frozen=True):
         seconds = timeout * 0.9 if isinstance(timeout, int | float) and timeout > 0 else SECONDS
         respect_ignore_files = workspace.setting("respectGitignore")
         files = workspace.files
-        if not isinstance(files, RemoteFileSystem) or files.is_on_host(path):
-            command = (find_ripgrep(workspace.env).path,)
-            return Ripgrep(command, workspace.env, seconds, respect_ignore_files)
-        if files.backend.has_host_programs:
+        if files.is_on_host(path):
+            files = LOCAL_FILES
+        if files.has_host_programs:
             command = (find_ripgrep(workspace.env).path,)
             return Ripgrep(command, workspace.env, seconds, respect_ignore_files, files)
         return Ripgrep(("rg",), {}, seconds, respect_ignore_files, files)
@@ -378,7 +377,6 @@ class Ripgrep(Struct, frozen=True):
 
         With `is_resolved`, `PathChanged` where a symlink has come into the way to the folder.
         """
-        backend = self.files.backend if isinstance(self.files, RemoteFileSystem) else None
         seconds = seconds or self.seconds
         try:
             result = await run_process(
@@ -387,17 +385,19 @@ class Ripgrep(Struct, frozen=True):
                 env=self.env,
                 seconds=seconds,
                 consume=consume,
-                backend=backend,
+                backend=self.files.backend,
                 is_resolved=is_resolved,
             )
-            if backend is not None and result.exit_code in NOT_STARTED:
+            if not self.files.is_local and result.exit_code in NOT_STARTED:
                 why = result.stderr or "it was not found"
-                raise SearchFailure(f"ripgrep cannot be run on {backend.id}: {why}. `rg` must be on the PATH there.")
+                raise SearchFailure(
+                    f"ripgrep cannot be run on {self.files.place}: {why}. `rg` must be on the PATH there."
+                )
             return result
         except PathChanged:
             raise
         except OSError as error:
-            if not await look(self.files, self.files.is_folder, folder):
+            if not await self.files.run(self.files.is_folder, folder):
                 raise
             reason = error.strerror or error
             raise SearchFailure(f"ripgrep at {self.command[0]} cannot be run: {reason}. {INSTALL}") from error

@@ -77,7 +77,7 @@ class Policy:
         readable = (workspace.session_dir, *shared_folders(workspace.env))
         real_folders = tuple(map(os.path.realpath, readable))
         main_repository = None
-        if workspace.backend is None and os.path.isfile(os.path.join(workspace.root, ".git")):
+        if workspace.files.is_local and os.path.isfile(os.path.join(workspace.root, ".git")):
             from wieldy.shell.sandbox.policy import main_repository as find_main_repository
 
             main_repository = find_main_repository(workspace.root)
@@ -98,7 +98,7 @@ class Policy:
             protected_folders=ProtectedFolders(
                 config=tuple(map(os.path.realpath, config_folders)),
                 programs=tuple(os.path.realpath(folder) for folder in workspace.search_path if os.path.isabs(folder)),
-                active=() if workspace.backend is not None else active_files(workspace.settings, workspace.root, home),
+                active=() if not workspace.files.is_local else active_files(workspace.settings, workspace.root, home),
             ),
         )
 

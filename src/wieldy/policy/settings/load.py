@@ -157,7 +157,7 @@ class Settings(Struct, frozen=True):
         add_roots(*workspace.extra_roots)
         policy.use_roots(workspace.roots)
         levels = RiskLevels.from_settings(self.values.get("tools"))
-        active = () if workspace.backend is not None else active_files(self.values, workspace.root, workspace.home)
+        active = () if not workspace.files.is_local else active_files(self.values, workspace.root, workspace.home)
         policy.update_settings(self.rules, levels, self.outside, active)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 
-from wieldy.core.backend import Backend, spawn_on
+from wieldy.core.backend import spawn_on
 from wieldy.core.errors import ToolFailure
 from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.threads import in_thread
@@ -152,17 +152,13 @@ class ShellSession:
         return shell
 
     async def start_remote(
-        self,
-        backend: Backend,
-        command: str,
-        *,
-        cwd: str,
-        extra_env: Mapping[str, str] | None = None,
-        keeps_directory: bool = False,
+        self, command: str, *, cwd: str, extra_env: Mapping[str, str] | None = None, keeps_directory: bool = False
     ) -> Shell:
-        """Start a command on a backend. Raises `ToolFailure` if it cannot be started."""
+        """Start a command on the backend of the workspace. Raises `ToolFailure` if it cannot be started."""
         from wieldy.shell.running.remote_shell import RemoteShell, remote_command, remote_environment
 
+        backend = self.workspace.files.backend
+        assert backend is not None
         if self._closed:
             raise ToolFailure("The session is over; no more commands can be run.")
         text = _encode(command)
@@ -197,7 +193,7 @@ class ShellSession:
     @property
     def may_confine(self) -> bool:
         """Whether the confined launcher is likely to start commands that only read."""
-        return self.workspace.backend is None and LAUNCHER.may_work
+        return self.workspace.files.is_local and LAUNCHER.may_work
 
     @property
     def is_confining(self) -> bool:
@@ -210,7 +206,7 @@ class ShellSession:
 
     def warm_up(self) -> None:
         """Start what the first command will need."""
-        if self.workspace.backend is None and not self._closed:
+        if self.workspace.files.is_local and not self._closed:
             LAUNCHER.warm_up(self)
 
     async def aclose(self) -> None:
@@ -227,7 +223,7 @@ class ShellSession:
         self.guardian.report_shell(shell.pid, running=False)
 
     async def _end_all(self) -> None:
-        if self.workspace.backend is None:
+        if self.workspace.files.is_local:
             roots = frozenset(shell.pid for shell in self._open if not shell.exit.done())
             await in_thread(end_tree, ProcessTree(f"{self.token}.", roots))
         else:

@@ -128,7 +128,7 @@ class Sandbox:
 
     async def wrapper(self) -> Wrapper:
         """The wrapper that works here."""
-        if self._workspace.backend is not None:
+        if not self._workspace.files.is_local:
             return NO_SANDBOX  # it would confine the client of the backend, and not the command
         if self._wrapper is None:
             mechanism = self._workspace.setting("sandbox.mechanism")
@@ -137,7 +137,7 @@ class Sandbox:
 
     async def holds(self) -> bool:
         """Whether a trial showed that everything is blocked that should be: then commands in it need no question."""
-        if self._workspace.backend is not None:
+        if not self._workspace.files.is_local:
             return False
         if self._holds is None:
             wrapper = await self.wrapper()
