@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from wieldy.core.threads import run_in_background
 from wieldy.files.search.patterns import VERSION_CONTROL, IgnoreRules, inside_repository, load_parent_rules
 from wieldy.files.writing.disk import is_at_or_below, restorable_mode
 
@@ -118,8 +119,9 @@ class FolderWatch:
     def close(self) -> None:
         """Give the watches back; from now on nothing is known."""
         if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+            descriptor, self._fd = self._fd, -1
+            # The kernel takes some 15 ms to free the watches, while it computes nothing.
+            run_in_background(os.close, descriptor)
 
     def _are_tops_the_same(self) -> bool:
         try:
