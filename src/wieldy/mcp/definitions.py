@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wieldy.core.schema.check import SchemaError, measure_schema
 from wieldy.core.schema.parameters import Parameters
@@ -25,7 +26,7 @@ MAX_DESCRIPTION_CHARS = 4_000  # 457
 MAX_TITLE_CHARS = 200  # 35
 MAX_FIELD_CHARS = 2_000  # of a description or title inside a schema: 161
 MAX_SCHEMA_CHARS = 32_000  # of the schema as it is shown: 678
-MAX_WISHED_CHARS = 8_000  # of description and schema, where the server itself wants them in every request: 925
+MAX_WISHED_CHARS = 8_000  # of descriptions and schemas of all tools that the server itself wants in every request: 925
 MAX_NODES = 20_000  # objects in a schema, each reference followed: 9
 MAX_DEPTH = 64  # levels of a schema, each reference followed: 6
 MAX_ALTERNATIVES = 1_000  # ends of all unions of a schema, each reference followed: none
@@ -66,6 +67,7 @@ class ToolDefinition(Struct, frozen=True):
     read_only: bool
     destructive: bool
     always_load: bool
+    shown_chars: int
     max_result_chars: int | None
     digest: str
     as_task: bool = False
@@ -89,7 +91,9 @@ def parse_definition(tool: Any) -> ToolDefinition:
     limit = meta.get("anthropic/maxResultSizeChars")
     shown_hints = hints.model_dump(exclude_none=True) if hints else {}
     description = _shorten((tool.description or "").strip(), MAX_DESCRIPTION_CHARS)
-    shown_chars = len(description) + len(json.dumps(parameters.schema, ensure_ascii=False, default=str))
+    shown_chars = (
+        len(tool.name) + len(description) + len(json.dumps(parameters.schema, ensure_ascii=False, default=str))
+    )
     visible = (tool.name, tool.description or "", schema, shown_hints, *([tool.title] if tool.title else []))
     return ToolDefinition(
         tool.name,
@@ -98,7 +102,8 @@ def parse_definition(tool: Any) -> ToolDefinition:
         parameters,
         read_only,
         not read_only and not (hints and hints.destructive_hint is False),
-        meta.get("anthropic/alwaysLoad") is True and shown_chars <= MAX_WISHED_CHARS,
+        meta.get("anthropic/alwaysLoad") is True,
+        shown_chars,
         min(limit, MAX_RESULT_CHARS) if isinstance(limit, int) and limit > 0 else None,
         hashlib.sha256(json.dumps(visible, sort_keys=True, default=str).encode()).hexdigest(),
         as_task=bool(tool.execution and tool.execution.task_support == "required"),
@@ -107,14 +112,26 @@ def parse_definition(tool: Any) -> ToolDefinition:
 
 
 def parse_definitions(listed: Iterable[Any]) -> tuple[dict[str, ToolDefinition], dict[str, str]]:
-    """The usable definitions by their own names, and what is wrong with the others. Of two with one name the first counts."""
+    """The usable definitions by their own names, and what is wrong with the others. Of two with one name the first counts.
+
+    What the server wants in every request counts as far as it is small altogether.
+    """
     definitions: dict[str, ToolDefinition] = {}
     problems: dict[str, str] = {}
+    remaining = MAX_WISHED_CHARS
     for tool in listed:
         try:
-            definitions.setdefault(tool.name, parse_definition(tool))
+            definition = parse_definition(tool)
         except InvalidDefinition as error:
             problems[tool.name] = str(error)
+            continue
+        if tool.name in definitions:
+            continue
+        if definition.always_load and definition.shown_chars > remaining:
+            definition = replace(definition, always_load=False)
+        elif definition.always_load:
+            remaining -= definition.shown_chars
+        definitions[tool.name] = definition
     return definitions, problems
 
 

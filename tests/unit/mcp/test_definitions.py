@@ -20,6 +20,7 @@ from wieldy.mcp.definitions import (
     InvalidDefinition,
     ToolPins,
     parse_definition,
+    parse_definitions,
     parse_input_schema,
     sanitize_result,
     server_keys,
@@ -169,11 +170,20 @@ def test_what_a_schema_says_is_cut_and_what_it_checks_stays():
 def test_a_tool_that_is_too_large_is_refused_and_its_servers_wish_counts_only_where_it_is_small():
     properties = {f"p{number}": {"type": "string", "description": "d" * 200} for number in range(40)}
     always = {"anthropic/alwaysLoad": True}
-    definition = parse_definition(tool(input_schema={"type": "object", "properties": properties}, meta=always))
-    assert not definition.always_load
+    definitions, _ = parse_definitions([tool(input_schema={"type": "object", "properties": properties}, meta=always)])
+    assert [each.always_load for each in definitions.values()] == [False]
     enum = {"type": "object", "properties": {"a": {"enum": [f"value{number}" for number in range(10_000)]}}}
     with pytest.raises(InvalidDefinition, match="at most 32,000 are sent"):
         parse_definition(tool(input_schema=enum))
+
+
+def test_the_wishes_of_a_server_count_only_as_far_as_they_are_small_altogether():
+    always = {"anthropic/alwaysLoad": True}
+    listed = [tool(name=f"t{number}", description="d" * 500, meta=always) for number in range(1_000)]
+    definitions, _ = parse_definitions([*listed, tool(name="other")])
+    wished = [each for each in definitions.values() if each.always_load]
+    assert len(definitions) == 1_001 and 10 < len(wished) < 17
+    assert sum(each.shown_chars for each in wished) <= 8_000
 
 
 def chain(length: int) -> dict[str, Any]:
