@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from wieldy.policy.permissions.paths import PathResolver, is_below
 from wieldy.policy.permissions.patterns import CommandPattern
-from wieldy.policy.permissions.rules import Rule, parse
-from wieldy.policy.permissions.ruleset import CommandRules, PathRules, path_pattern
+from wieldy.policy.permissions.rules import CommandRule, parse
+from wieldy.policy.permissions.ruleset import CommandRules, PathRules
 
 WORDS = st.sampled_from(["git", "log", "npm", "run", "--all", "a", "x*y", "*", "* b", "é", "-m 1"])
 COMMANDS = st.lists(WORDS, min_size=1, max_size=5).map(" ".join)
@@ -24,7 +24,7 @@ TARGETS = ["plain", "plain/deep", "turn", "turn/deep", "loop", "away", "gone/x",
 @given(st.lists(COMMANDS, max_size=12), COMMANDS)
 @settings(deadline=None)
 def test_a_command_is_covered_by_the_rules_whose_pattern_matches_it(specifiers: list[str], command: str) -> None:
-    rules = [Rule(f"Bash({text})", "deny", "command", "Bash", text) for text in specifiers]
+    rules = [CommandRule(f"Bash({text})", "deny", "Bash", text) for text in specifiers if text != "*"]
     expected = {rule.text for rule in rules if CommandPattern(rule.specifier or "").matches(command)}
     assert {rule.text for rule in CommandRules(rules).covering(command)} == expected
 
@@ -35,7 +35,8 @@ def test_a_rule_reaches_into_a_folder_from_above_and_from_below(written: list[tu
     rules = [parse(f"Read(/{place.rstrip('/')}{rest})", "deny") for place, rest in written if place + rest != "/"]
     reaching = set()
     for rule in rules:
-        pattern = path_pattern(rule, paths)
+        pattern = rule.path_pattern(paths)
+        assert pattern is not None
         if is_below(pattern.folder, folder) or (pattern.rest and is_below(folder, pattern.folder)):
             reaching.add(rule.text)
     match = PathRules(rules, paths).may_deny_inside("Read", paths.resolve(folder))

@@ -63,7 +63,7 @@ class CallbackApprover:
         return answer
 
     async def _grant(self, answer: Answer) -> None:
-        from wieldy.policy.permissions.suggest import select_savable_rules
+        from wieldy.policy.permissions.rules import select_savable_rules
         from wieldy.policy.settings.store import remember, user_file
 
         grant = select_savable_rules(answer.remember, self._policy.paths.project)

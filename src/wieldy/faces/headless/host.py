@@ -236,7 +236,7 @@ class ControlHost:
         raise ControlFailure(f"there is no destination {destination!r} for rules")
 
     def _grant(self, rules: list[str]) -> None:
-        from wieldy.policy.permissions.suggest import select_savable_rules
+        from wieldy.policy.permissions.rules import select_savable_rules
 
         assert self._session is not None
         policy = self._session.box.policy
@@ -343,8 +343,10 @@ def set_mode(session: Session, name: str) -> str:
 
 def suggestion(rule: str) -> dict[str, Any]:
     """A rule that is offered with a question, as the permission update that would save it."""
-    tool, parenthesis, content = rule.partition("(")
-    value = {"toolName": tool, "ruleContent": content.removesuffix(")")} if parenthesis else {"toolName": tool}
+    from wieldy.policy.permissions.rules import split_rule
+
+    tool, specifier = split_rule(rule)
+    value = {"toolName": tool} if specifier is None else {"toolName": tool, "ruleContent": specifier}
     return {"type": "addRules", "rules": [value], "behavior": "allow", "destination": "localSettings"}
 
 

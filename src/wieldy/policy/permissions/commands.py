@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from wieldy.core.decision import Behavior, Reason
 from wieldy.core.effects import Fetches, Reads, Writes
 from wieldy.core.text import describe_invisible, escape_invisible
-from wieldy.policy.permissions import indirect_writes, suggest, symlinks
+from wieldy.policy.permissions import indirect_writes, symlinks
 from wieldy.policy.permissions.embedded_code import ArgumentScanner, CommandLine
 from wieldy.policy.permissions.escalation import escalating_option, tested_paths
 from wieldy.policy.permissions.files import FileAccess, FilePolicy, NetworkPolicy
 from wieldy.policy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.policy.permissions.repository_links import outside_reads
-from wieldy.policy.permissions.rules import Rule
+from wieldy.policy.permissions.rules import CommandRule, Rule
 from wieldy.policy.permissions.ruleset import RuleIndex
-from wieldy.policy.permissions.runtime_names import argument_texts
+from wieldy.shell.effects.interpreters import argument_texts
 
 if TYPE_CHECKING:
     from wieldy.shell.effects.analysis import Analysis
@@ -240,7 +240,7 @@ class CommandPolicy:
     def _suggest_rule(self, part: CommandPart) -> str | None:
         suggestion = _suggest_rule(part)
         if suggestion is not None and self._tests_elsewhere(part, suggestion):
-            return suggest.for_command(part.program, part.allow_texts[0], exact=True)
+            return CommandRule.offer_for(part.program, part.allow_texts[0], exact=True)
         return suggestion
 
     def _may_have_rule(self, part: CommandPart) -> bool:
@@ -271,13 +271,13 @@ def _suggest_rule(part: CommandPart) -> str | None:
         return None
     if not part.argv:
         # PATH and the like decide what every later command is.
-        return None if part.code_variable else suggest.for_command(None, part.allow_texts[0], exact=True)
-    suggestion = suggest.for_command(part.program, part.allow_texts[-1], exact=part.exact_rule)
+        return None if part.code_variable else CommandRule.offer_for(None, part.allow_texts[0], exact=True)
+    suggestion = CommandRule.offer_for(part.program, part.allow_texts[-1], exact=part.exact_rule)
     if suggestion is not None and escalating_option(part, suggestion) is not None:
         # A rule with a wildcard would not cover it.
-        return suggest.for_command(part.program, part.allow_texts[0], exact=True)
+        return CommandRule.offer_for(part.program, part.allow_texts[0], exact=True)
     if part.exact_rule or (_takes_more_words(part) and not (suggestion or "").endswith("*)")):
-        return suggest.for_command(part.program, part.allow_texts[0], exact=True)
+        return CommandRule.offer_for(part.program, part.allow_texts[0], exact=True)
     return suggestion
 
 

@@ -18,13 +18,12 @@ from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion, Reason
 from wieldy.core.effects import Delegates, Effect, Fetches, Opaque, Reads, Runs, UsesServer, Writes, only_orders
 from wieldy.core.state_dirs import shared_folders
 from wieldy.core.workspace import UNKNOWN_HOME
-from wieldy.policy.permissions import suggest
 from wieldy.policy.permissions.files import FileAccess, FilePolicy, NetworkPolicy, OutsidePolicy
 from wieldy.policy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.policy.permissions.modes import ModeName, find_mode
 from wieldy.policy.permissions.paths import PathResolver
 from wieldy.policy.permissions.protected import NO_FOLDERS, ProtectedFolders, ProtectedPaths, Protection
-from wieldy.policy.permissions.rules import Rule
+from wieldy.policy.permissions.rules import MAX_RULES, Rule
 from wieldy.policy.permissions.ruleset import CallRisk, RiskLevels, RuleIndex, RuleSet
 
 if TYPE_CHECKING:
@@ -191,7 +190,7 @@ class Policy:
         """Weigh a call and the opinions on it: the strictest wins, and the trail says who said what."""
         opinions = sorted(opinions, key=lambda opinion: (opinion.who, opinion.behavior, opinion.why))
         risk = self._levels.assess(plan)
-        rules = self._index.about_call(plan.tool.name, plan.input)
+        rules = self._index.about_call(plan)
         context = self._context(plan, opinions, risk, rules.allowing)
         findings = [Finding(rule_reason(rule)) for rule in rules.restricting]
         if risk.blocked_by is not None:
@@ -290,7 +289,7 @@ class Policy:
 
     def _judge_server(self, rule_name: str, context: DecisionContext) -> Iterator[Finding]:
         """Judge what a call asks of a server by the rules about that server's tools."""
-        rules = self._index.about_call(rule_name, {})
+        rules = self._index.about_tool(rule_name)
         yield from (Finding(rule_reason(rule)) for rule in rules.restricting)
         if self._levels.forbids(rule_name):
             yield _settings_finding("deny", f"forbid {rule_name}")
@@ -302,7 +301,7 @@ class Policy:
             yield Finding(rule_reason(rules.allowing))
         else:
             text = f"{context.plan.tool.name} needs permission: what it asks for is sent to the server"
-            yield Finding(Reason("default", "ask", text), suggest.for_tool(rule_name))
+            yield Finding(Reason("default", "ask", text), Rule.offer(rule_name))
 
     def _judge_unknown(self, context: DecisionContext, why: str, *, harmless: bool = False) -> Finding:
         name = context.plan.tool.name
@@ -312,7 +311,7 @@ class Policy:
             return context.mode_allows()
         if context.blanket is not None:
             return Finding(context.blanket)
-        suggestion = suggest.for_tool(name) if context.level == "confirm" else None
+        suggestion = Rule.offer(name) if context.level == "confirm" else None
         return Finding(Reason("default", "ask", f"{name} needs permission: {why}"), suggestion)
 
     def _conclude(self, context: DecisionContext, findings: Sequence[Finding]) -> Decision:
@@ -345,7 +344,7 @@ def _blanket_reason(plan: PlannedCall, risk: CallRisk, rule: Rule | None, vouchi
 def _suggestions(findings: Sequence[Finding]) -> tuple[str, ...]:
     """The rules that would answer every question, if each has one and they are not too many."""
     rules = dict.fromkeys(finding.suggested_rule for finding in findings if finding.behavior == "ask")
-    if None in rules or len(rules) > suggest.MAX_RULES:
+    if None in rules or len(rules) > MAX_RULES:
         return ()
     return tuple(rule for rule in rules if rule is not None)
 

@@ -20,7 +20,7 @@ from wieldy.policy.permissions.files import DEPENDS_ON_PROCESS, FilePolicy
 from wieldy.policy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.policy.permissions.inline_code import InlineScript, inline_scripts, mentioned_paths
 from wieldy.policy.permissions.ruleset import CommandRules
-from wieldy.policy.permissions.runtime_names import (
+from wieldy.shell.effects.interpreters import (
     ARGUMENTS_ARE_CODE,
     CODE_OPTION,
     INTERPRETER,

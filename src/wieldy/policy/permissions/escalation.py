@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from wieldy.policy.permissions.runtime_names import WITH_SUBCOMMANDS, argument_words
+from wieldy.shell.effects.interpreters import WITH_SUBCOMMANDS, argument_words
 
 if TYPE_CHECKING:
     from wieldy.shell.effects.command_part import CommandPart

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -14,10 +13,8 @@ from wieldy.core.decision import STRICTNESS, Behavior, Decision, Opinion
 from wieldy.core.effects import Delegates, Effect, Fetches, Reads, Runs, UsesServer, Writes, only_orders
 from wieldy.core.text import escape_to_line
 from wieldy.policy.permissions.decide import Policy
-from wieldy.policy.permissions.paths import PathResolver, normalize_path, path_key
-from wieldy.policy.permissions.patterns import CommandPattern, domain_matches, host_of, wildcard
+from wieldy.policy.permissions.paths import PathResolver
 from wieldy.policy.permissions.rules import Rule
-from wieldy.policy.permissions.ruleset import path_pattern
 
 
 class ExplainedPart(Struct, frozen=True):
@@ -141,33 +138,12 @@ def check_examples(policy: Policy, left_out: Sequence[Rule] = ()) -> list[Exampl
 
 def failed_examples(rule: Rule, paths: PathResolver) -> tuple[str, ...]:
     """Say which of its own examples a rule does not satisfy."""
-    missed = [example for example in rule.examples.match if not _matches_example(rule, example, paths)]
-    matched = [example for example in rule.examples.not_match if _matches_example(rule, example, paths)]
+    missed = [example for example in rule.examples.match if not rule.matches_example(example, paths)]
+    matched = [example for example in rule.examples.not_match if rule.matches_example(example, paths)]
     return (
         *(f"should match `{example}` and does not" for example in missed),
         *(f"should not match `{example}` and does" for example in matched),
     )
-
-
-def _matches_example(rule: Rule, example: str, paths: PathResolver) -> bool:
-    """Match a rule against one simple command, path, URL, tool name or parameter value."""
-    specifier = rule.specifier or ""
-    match rule.kind:
-        case "command":
-            return CommandPattern(specifier).matches(example.strip())
-        case "path":
-            expanded = paths.home + example[1:] if example.startswith("~/") else example
-            path = normalize_path(expanded if expanded.startswith("/") else f"{paths.project}/{expanded}")
-            return path_pattern(rule, paths).matches(path_key(path))
-        case "domain":
-            host = host_of(example)
-            return host is not None and domain_matches(specifier, host)
-        case "parameter":
-            name, _, pattern = specifier.partition(":")
-            return wildcard(pattern, example.removeprefix(f"{name}:"))
-        case "choice":
-            return CommandPattern(specifier).matches(example)
-    return fnmatchcase(example, rule.subject)
 
 
 class ChangedDecision(Struct, frozen=True):

@@ -12,12 +12,11 @@ from msgspec import Struct
 from wieldy.core.decision import Behavior, Reason
 from wieldy.core.effects import Reads, Writes
 from wieldy.core.filesystem import FileSystem
-from wieldy.policy.permissions import suggest
 from wieldy.policy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.policy.permissions.paths import PathResolver, ResolvedPath, is_below, is_stream
 from wieldy.policy.permissions.patterns import host_of
 from wieldy.policy.permissions.protected import ProtectedPaths, Protection
-from wieldy.policy.permissions.rules import Rule
+from wieldy.policy.permissions.rules import HostRule, PathRule, Rule
 from wieldy.policy.permissions.ruleset import CoveringRules, RuleIndex, ToolRules
 
 # The kernel resolves these for the process that opens them.
@@ -159,7 +158,7 @@ class FilePolicy:
         if context.mode.accepts_all:
             return Finding(Reason("mode", "allow", f"{context.mode.name} mode", part=access.part))
         if not resolved.inside and not self._may_leave(access, context):
-            suggestion = suggest.for_path(access.effect, resolved, self._paths)
+            suggestion = PathRule.offer_for(access.effect, resolved, self._paths)
             text = f"{resolved.real} is outside the allowed folders"
             return Finding(Reason("path", "ask", text, part=access.part), suggestion)
         return self._allowed_inside(access, resolved, context)
@@ -184,7 +183,7 @@ class FilePolicy:
         tool_rule = self._allow.for_tool(access.subject)
         if tool_rule is not None:
             return Finding(rule_reason(tool_rule, part=part))
-        suggestion = suggest.for_path(access.effect, resolved, self._paths)
+        suggestion = PathRule.offer_for(access.effect, resolved, self._paths)
         verb = "writes" if access.writes else "reads"
         return Finding(Reason("default", "ask", f"{verb} {path}", part=part), suggestion)
 
@@ -309,4 +308,4 @@ class NetworkPolicy:
         elif command is not None:
             yield command
         else:
-            yield Finding(Reason("default", "ask", f"talks to {host or url}", part=part), suggest.for_host(host))
+            yield Finding(Reason("default", "ask", f"talks to {host or url}", part=part), HostRule.offer_for(host))

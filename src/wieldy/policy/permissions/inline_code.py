@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from wieldy.policy.permissions.runtime_names import CODE_OPTION, INTERPRETER, SHELL, interpreters, reads_input
+from wieldy.shell.effects.interpreters import CODE_OPTION, INTERPRETER, SHELL, interpreters, reads_input
 
 if TYPE_CHECKING:
     from wieldy.shell.effects.command_part import CommandPart

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field
@@ -16,23 +15,8 @@ from wieldy.core.decision import Behavior
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem
 from wieldy.core.tool import LEVELS, RiskLevel
 from wieldy.policy.permissions.paths import PathResolver, ResolvedPath, is_below, path_key
-from wieldy.policy.permissions.patterns import (
-    CommandPattern,
-    PathPattern,
-    compile_command,
-    domain_matches,
-    resolve_path_pattern,
-    wildcard,
-)
-from wieldy.policy.permissions.rules import (
-    PATH_SUBJECTS,
-    Origin,
-    Rule,
-    RuleError,
-    main_fields,
-    parse,
-    path_subject,
-)
+from wieldy.policy.permissions.patterns import PathPattern, wildcard
+from wieldy.policy.permissions.rules import Origin, Rule, RuleError, as_text, parse
 
 # The same few commands and paths return in most calls of a session.
 CACHED_LOOKUPS = 1024
@@ -68,15 +52,16 @@ class RuleIndex:
         self.commands = CommandRules(rules)
         self.paths = PathRules(rules, paths)
 
-    def about_call(self, tool: str, input: Mapping[str, Any]) -> CallRules:
-        """Find the rules that deny or ask about a call as such, and one that allows it."""
-        restricting = [
-            rule
-            for rules in (self.deny, self.ask)
-            for rule in (rules.for_tool(tool), rules.for_input(tool, input))
-            if rule is not None
-        ]
-        return CallRules(restricting, self.allow.for_tool(tool) or self.allow.for_input(tool, input))
+    def about_tool(self, name: str) -> CallRules:
+        """Find the rules that deny or ask about a tool as such, and one that allows it."""
+        restricting = [rule for rules in (self.deny, self.ask) if (rule := rules.for_tool(name)) is not None]
+        return CallRules(restricting, self.allow.for_tool(name))
+
+    def about_call(self, plan: PlannedCall) -> CallRules:
+        """Find the rules that deny or ask about a call, its tool or what it is given, and one that allows it."""
+        about_tool, allow = self.about_tool(plan.tool.name), self.allow.for_call(plan)
+        restricting = [rule for rules in (self.deny, self.ask) if (rule := rules.for_call(plan)) is not None]
+        return CallRules([*about_tool.restricting, *restricting], about_tool.allowing or allow)
 
 
 class ToolRules:
@@ -84,72 +69,34 @@ class ToolRules:
 
     def __init__(self, rules: Iterable[Rule], behavior: Behavior) -> None:
         self.behavior: Behavior = behavior
-        own = [rule for rule in rules if rule.behavior == behavior]
-        self._tools = [rule for rule in own if rule.kind == "tool"]
-        # Only rules that restrict tools of a family make it necessary to know the family of a tool.
-        self._about_paths = behavior != "allow" and any(r.subject in PATH_SUBJECTS.values() for r in self._tools)
-        self._domains = [rule for rule in own if rule.kind == "domain"]
-        self._inputs = [rule for rule in own if rule.kind in ("parameter", "choice")]
-        kinds, subjects = ("command", "path", "domain"), ("Bash", "Read", "Edit", "WebFetch")
+        self._rules = [rule for rule in rules if rule.behavior == behavior]
+        reaching = ("Bash", "Read", "Edit", "WebFetch")
         # Whether any rule could be about a part of a command, or about a file or host that one touches.
-        self.reach_commands = any(rule.kind in kinds or rule.subject in subjects for rule in own)
+        self.reach_commands = any(rule.reaches_commands or rule.subject in reaching for rule in self._rules)
         self.for_tool = lru_cache(maxsize=CACHED_LOOKUPS)(self._for_tool)
 
     def _for_tool(self, name: str) -> Rule | None:
-        """Find a rule about a tool as such. `Read` and `Edit` stand for all tools that read or edit."""
-        servers = _server_names(name)
-        # Where a server's name ends is not certain: an allow rule must not mean another tool than the one it names.
-        names = {name, *(servers[:1] if self.behavior == "allow" else servers)}
-        if self._about_paths and (subject := path_subject(name)) is not None:
-            names.add(subject)
-        for rule in self._tools:
-            if rule.subject in names or ("*" in rule.subject and fnmatchcase(name, rule.subject)):
-                return rule
-        return None
+        """Find a rule about a tool as such."""
+        return next((rule for rule in self._rules if rule.covers_tool(name)), None)
+
+    def for_call(self, plan: PlannedCall) -> Rule | None:
+        """Find a rule about what a call is given."""
+        return next((rule for rule in self._rules if rule.covers_call(plan)), None)
+
+    def for_host(self, host: str) -> Rule | None:
+        return next((rule for rule in self._rules if rule.covers_host(host)), None)
 
     def for_mentioned_host(self, texts: Iterable[str]) -> Rule | None:
         """Find a rule about a host whose name stands somewhere in these texts."""
-        names = (name for text in texts for name in _HOST_NAME.findall(text)) if self._domains else ()
-        return next((rule for name in names if (rule := self.for_host(name.lower())) is not None), None)
-
-    def for_host(self, host: str) -> Rule | None:
-        return next((rule for rule in self._domains if domain_matches(rule.specifier or "", host)), None)
-
-    def for_input(self, tool: str, input: Mapping[str, Any]) -> Rule | None:
-        """Find a rule about a parameter of the call, or about what it picks."""
-        for rule in self._inputs:
-            if rule.subject != tool:
-                continue
-            specifier = rule.specifier or ""
-            if rule.kind == "choice":
-                values = [as_text(input[name]) for name in main_fields(tool) if name in input]
-                covers = compile_command(specifier).matches
-            else:
-                name, _, pattern = specifier.partition(":")
-                values = [as_text(input[name])] if name in input else []
-                covers = partial(wildcard, pattern)
-            if any(value is not None and covers(value) for value in values):
-                return rule
-        return None
-
-
-def _server_names(name: str) -> list[str]:
-    """For `mcp__a__b`, list the names that may stand for its whole server, shortest first."""
-    names: list[str] = []
-    end = name.find("__", 5) if name.startswith("mcp__") else -1
-    while end > 0:
-        names.append(name[:end])
-        end = name.find("__", end + 1)
-    return names
+        names = (name.lower() for text in texts for name in _HOST_NAME.findall(text))
+        return next((rule for name in names if (rule := self.for_host(name)) is not None), None)
 
 
 class CommandRules:
     """The command rules of all behaviors."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        self._rules: list[tuple[CommandPattern, Rule]] = [
-            (compile_command(rule.specifier or ""), rule) for rule in rules if rule.kind == "command"
-        ]
+        self._rules = [(pattern, rule) for rule in rules if (pattern := rule.command_pattern) is not None]
         self.has_literal = any(pattern.literal is not None for pattern, _ in self._rules)
         # The programs that rules which deny or ask begin with.
         self.forbidden_programs = frozenset(
@@ -190,7 +137,7 @@ class PathRules:
     """The path rules of all behaviors."""
 
     def __init__(self, rules: Iterable[Rule], paths: PathResolver) -> None:
-        self._rules = [rule for rule in rules if rule.kind == "path"]
+        self._rules = [rule for rule in rules if rule.path_pattern(paths) is not None]
         self._paths = paths
         self._matching = lru_cache(maxsize=CACHED_LOOKUPS)(self._find_matching)
 
@@ -230,9 +177,8 @@ class PathRules:
     def allows_by_name(self, path: ResolvedPath) -> bool:
         """Return whether a rule that allows edits names this very file, by path or by name, with no pattern in it."""
         covering = {rule for rules in self.covering(path) for rule in rules}
-        patterns = [
-            path_pattern(rule, self._paths) for rule in covering if (rule.behavior, rule.subject) == ("allow", "Edit")
-        ]
+        allowing = [rule for rule in covering if (rule.behavior, rule.subject) == ("allow", "Edit")]
+        patterns = [pattern for rule in allowing if (pattern := rule.path_pattern(self._paths)) is not None]
         real = path.real
         return any(real == pattern.literal or os.path.basename(real) == pattern.plain_name for pattern in patterns)
 
@@ -296,7 +242,9 @@ class PathRules:
         for rule in self._rules:
             in_home = (rule.specifier or "").startswith("~")
             for one_home in {home, real(home)} if in_home else {home}:
-                pattern = path_pattern(rule, self._paths, one_home)
+                pattern = rule.path_pattern(self._paths, one_home)
+                if pattern is None:
+                    continue
                 patterns.append((pattern, rule))
                 # An allow rule must match a symlink and its target alike, so its own folder is not resolved.
                 if rule.behavior != "allow" and (target := real(pattern.folder)) != pattern.folder:
@@ -327,17 +275,6 @@ def _mention(pattern: PathPattern, common: Collection[str]) -> str:
     return ""
 
 
-def path_pattern(rule: Rule, paths: PathResolver, home: str | None = None) -> PathPattern:
-    """Resolve the specifier of a path rule in a workspace."""
-    return resolve_path_pattern(
-        rule.specifier or "",
-        rule.behavior,
-        cwd=paths.project,
-        home=home or paths.home,
-        settings_folder=rule.origin.folder,
-    )
-
-
 class ToolRiskSettings(Struct, frozen=True):
     """What the settings say about one tool."""
 
@@ -360,13 +297,6 @@ def _first_match(name: str, patterns: Sequence[str], input: Mapping[str, Any]) -
     if text is None:
         return None
     return next((f"{name}:{pattern}" for pattern in patterns if wildcard(pattern, text)), None)
-
-
-def as_text(value: Any) -> str | None:
-    """Spell a scalar input as rules write it; None for lists and objects."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, str | int | float) else None
 
 
 class RiskLevels:

@@ -6,7 +6,6 @@ from wieldy.core.decision import Behavior
 from wieldy.policy.permissions.paths import PathResolver, path_key
 from wieldy.policy.permissions.patterns import escape_path
 from wieldy.policy.permissions.rules import Origin, parse
-from wieldy.policy.permissions.ruleset import path_pattern
 
 PATHS = PathResolver(("/w/project",), home="/home/me")
 SETTINGS = Origin("user", "/home/me/.config/wieldy/settings.json", 1, "/home/me/.config/wieldy")
@@ -14,7 +13,8 @@ SETTINGS = Origin("user", "/home/me/.config/wieldy/settings.json", 1, "/home/me/
 
 def covers(specifier: str, path: str, behavior: Behavior = "allow", *, folds_case: bool = False) -> bool:
     rule = parse(f"Read({specifier})", behavior, SETTINGS)
-    return path_pattern(rule, PATHS).matches(path_key(path, folds_case), folds_case)
+    pattern = rule.path_pattern(PATHS)
+    return pattern is None or pattern.matches(path_key(path, folds_case), folds_case)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from wieldy.core.effects import Reads, Writes
-from wieldy.policy.permissions import suggest
 from wieldy.policy.permissions.paths import PathResolver, ResolvedPath
-from wieldy.policy.permissions.suggest import SHELL_KEYWORDS, select_savable_rules
+from wieldy.policy.permissions.rules import PathRule, select_savable_rules
+from wieldy.shell.effects.programs.offers import SHELL_KEYWORDS
 
 LONG = "\n".join(f"echo line {number}" for number in range(3000)) + "\nmake"
 
@@ -181,8 +181,8 @@ def test_no_prefix_is_offered_for_a_program_that_can_run_anything(judge, called,
 def test_for_a_file_outside_its_folder_is_offered_unless_that_is_too_much(path: str, rule: str) -> None:
     paths = PathResolver(["/home/me/project"], home="/home/me", is_folder=lambda path: path.endswith("docs"), real=str)
     resolved = ResolvedPath((path,), inside=False)
-    assert suggest.for_path(Reads(path), resolved, paths) == rule
-    assert suggest.for_path(Writes(path), resolved, paths) == f"Edit(/{path})"
+    assert PathRule.offer_for(Reads(path), resolved, paths) == rule
+    assert PathRule.offer_for(Writes(path), resolved, paths) == f"Edit(/{path})"
 
 
 @pytest.mark.parametrize(
