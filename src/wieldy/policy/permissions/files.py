@@ -15,9 +15,10 @@ from wieldy.core.filesystem import FileSystem
 from wieldy.policy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.policy.permissions.paths import PathResolver, ResolvedPath, is_below, is_stream
 from wieldy.policy.permissions.patterns import host_of
-from wieldy.policy.permissions.protected import ProtectedPaths, Protection
+from wieldy.policy.permissions.protected import GIT_CONTROL, ProtectedPaths, Protection
 from wieldy.policy.permissions.rules import HostRule, PathRule, Rule
 from wieldy.policy.permissions.ruleset import CoveringRules, RuleIndex, ToolRules
+from wieldy.shell.sandbox.repositories import decides_for_git
 
 # The kernel resolves these for the process that opens them.
 DEPENDS_ON_PROCESS = re.compile(r"/proc/(?!(cpuinfo|meminfo|version|uptime|loadavg|stat|mounts)$)|/dev/fd/.*/")
@@ -128,7 +129,7 @@ class FilePolicy:
             return rule_reason(
                 rule, f"may forbid it: where {path} leads is known only when it runs", access.part, "ask"
             )
-        if access.writes and (protection := self._protected.find(resolved)) is not None:
+        if access.writes and (protection := self._find_protection(resolved)) is not None:
             lifted = protection.soft or (protection.liftable and self._rules.allows_by_name(resolved))
             if not lifted or _allow_rule(access, covering) is None:
                 return Reason("guard", "ask", f"{path} is protected: {protection.why}", part=access.part)
@@ -212,11 +213,18 @@ class FilePolicy:
         except OSError:
             return False
         hidden = (os.path.join(real, name) for name in names if name.startswith("."))
-        return any(self._protected.find(self._paths.resolve(path)) is not None for path in hidden)
+        return any(map(self.is_protected, hidden))
 
     def is_protected(self, path: str) -> bool:
         """Return whether writing a path asks in every mode."""
-        return self._protected.find(self._paths.resolve(path)) is not None
+        return self._find_protection(self._paths.resolve(path)) is not None
+
+    def _find_protection(self, path: ResolvedPath) -> Protection | None:
+        """Find what protects a path by its name, or because of the repository that it lies in."""
+        protection = self._protected.find(path)
+        if protection is None and any(decides_for_git(spelling, self.files.exists) for spelling in path.spellings):
+            return GIT_CONTROL
+        return protection
 
     def protected_matches(self, pattern: str) -> list[str]:
         """Return the protected paths that a glob may expand to, whether or not they exist."""
@@ -224,7 +232,7 @@ class FilePolicy:
 
     def protection_of(self, path: str) -> Protection | None:
         """Return why writing a real path asks in every mode; None if nothing protects it, or a rule lifts that."""
-        protection = self._protected.find(ResolvedPath((path,), True, self._paths.folds_case(path)))
+        protection = self._find_protection(ResolvedPath((path,), True, self._paths.folds_case(path)))
         if protection is None or protection.soft or not protection.liftable:
             return protection
         return None if self._rules.allows_by_name(self._paths.resolve(path)) else protection

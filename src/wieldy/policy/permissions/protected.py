@@ -23,9 +23,11 @@ class Protection(Struct, frozen=True):
 
 
 _GIT = Protection("git keeps its own files there, hooks that run among them", liftable=False)
+GIT_CONTROL = Protection("git runs programs because of it", liftable=False)
 _AGENT = Protection("it configures what the agent may do", liftable=False)
 _KEYS = Protection("it holds keys or passwords")
 _START = Protection("a shell runs it by itself")
+_AT_LOGIN = Protection("the desktop runs it by itself")
 _ENV = Protection("it holds secrets of the environment")
 _EDITOR = Protection("an editor runs commands that it names")
 _MEMORY = Protection("it is what the agent remembers from one session to the next", soft=True)
@@ -51,6 +53,8 @@ FOLDER_PAIRS = {
     (".config", "gh"): _KEYS,
     (".docker", "config.json"): _KEYS,
     (".config", "fish"): _START,
+    (".config", "autostart"): _AT_LOGIN,
+    (".config", "systemd"): _AT_LOGIN,
     (".config", "git"): Protection("git runs commands that it names"),
 }
 FILES = {

@@ -15,7 +15,14 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.policy.permissions.protected import FOLDER_PAIRS, PACKAGES, PROTECTED_NAMES, PROTECTED_PREFIXES, Protection
+from wieldy.policy.permissions.protected import (
+    FOLDER_PAIRS,
+    GIT_CONTROL,
+    PACKAGES,
+    PROTECTED_NAMES,
+    PROTECTED_PREFIXES,
+    Protection,
+)
 from wieldy.shell.sandbox.repositories import CONTROL_NAMES, is_repository
 
 MAX_FILES = 5_000
@@ -26,7 +33,6 @@ TOO_MUCH = "there are more files and folders than sandbox.maxEntries, so protect
 WORK_TREES = "/.claude/worktrees"
 _LARGE_FOLDERS = frozenset({"objects", "refs", "logs", "lfs"})
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-_GIT_FILE = Protection("git runs programs because of it", liftable=False)
 # What editors write while they run. None of it runs unless the person starts it.
 _EDITOR_STATE = (
     "/.idea/workspace.xml",
@@ -256,7 +262,7 @@ class _Scan:
         self.mounts.add(path)
         if not is_folder:
             self.git.add(path)
-            self.add_file(path, _GIT_FILE)
+            self.add_file(path, GIT_CONTROL)
             return
         try:
             names = os.listdir(path)
@@ -265,7 +271,7 @@ class _Scan:
         for name in names:
             if not name.endswith(".sample"):
                 self.git.add(f"{path}/{name}")
-                self.add_file(f"{path}/{name}", _GIT_FILE)
+                self.add_file(f"{path}/{name}", GIT_CONTROL)
 
     def _hard_protection(self, path: str) -> Protection | None:
         protection = self._protection_of(path)

@@ -158,8 +158,8 @@ class ProtectedFiles:
         before = await in_thread(scan)
         reachable = tuple(folders) if is_held else ("/",)
         watch = ProtectedWatch(self._workspace, self, scan, reachable, tuple(git_only), before, started)
-        watch.protection_of = protection_of
         watch.expected = tuple(expected)
+        watch.judged = tuple(path for path in expected if protection_of(path))
         self._watches.append(watch)
         return watch
 
@@ -185,7 +185,7 @@ class ProtectedFiles:
 
 
 class ProtectedWatch:
-    """The protected files before one command. `expected` are those that it may change."""
+    """The protected files before one command. `expected` are those that it is to write."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class ProtectedWatch:
         self.incomplete = ""  # why some protected files may have been overlooked
         self.expected: tuple[str, ...] = ()
         self.notes: list[str] = []  # what to tell the model with the next report
-        self.protection_of: FindProtection = lambda path: None
+        self.judged: tuple[str, ...] = ()  # of them, those that were known to be protected
         self._workspace = workspace
         self._service = service
         self._scan = scan
@@ -349,8 +349,7 @@ class ProtectedWatch:
             before is not None and after is not None and after.mode & ~before.mode & 0o022
         )  # for others to write
         if (
-            path in self.expected
-            or any(_is_at_or_below(path, (each,)) and self.protection_of(each) for each in self.expected)
+            _is_at_or_below(path, self.judged)
             or is_own_write(path)
             or (after is None and not os.path.isdir(os.path.dirname(path)))
             or (
@@ -440,16 +439,19 @@ def home_files(home: str) -> list[tuple[str, Protection]]:
     names = [(name, protection) for name, protection in FILES.items() if name != ".claude.json"]
     names += [("/".join(pair), FOLDER_PAIRS[pair]) for pair in ((".docker", "config.json"),)]
     found = [(os.path.join(home, name), protection) for name, protection in names]
-    for folder, depth in ((".ssh", 1), (".config/git", 1), (".config/fish", 2), (".config/autostart", 1)):
-        protection = FOLDERS.get(folder) or FOLDER_PAIRS.get((".config", os.path.basename(folder))) or _AT_LOGIN
+    for folder, depth in (
+        (".ssh", 1),
+        (".config/git", 1),
+        (".config/fish", 2),
+        (".config/autostart", 1),
+        (".config/systemd", 2),
+    ):
+        protection = FOLDERS.get(folder) or FOLDER_PAIRS[".config", os.path.basename(folder)]
         found += [(path, protection) for path in _files_in(os.path.join(home, folder), depth)]
     found += [
         (os.path.join(home, ".claude", name), FOLDERS[".claude"]) for name in ("settings.json", "settings.local.json")
     ]
     return found
-
-
-_AT_LOGIN = Protection("the desktop runs it by itself")
 
 
 def _files_in(folder: str, depth: int) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from wieldy.core.git import look_up_with_git
 from wieldy.core.project_text import read_project_bytes, read_project_text
@@ -16,6 +16,7 @@ from wieldy.core.project_text import read_project_bytes, read_project_text
 MAX_CONFIG_BYTES = 1 << 20
 CONTROL_NAMES = ("commondir", "config", "config.worktree", "hooks")
 """The files of a repository that decide what git runs."""
+_REPOSITORY_NAMES = ("HEAD", "commondir", "objects", "refs")
 # What git itself writes into the settings of a new repository, and settings that cannot run anything.
 _HARMLESS_KEY = re.compile(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
@@ -33,6 +34,21 @@ _HARMLESS_KEY = re.compile(
 def is_repository(names: Collection[str]) -> bool:
     """Whether a folder with these entries is a repository to git."""
     return "HEAD" in names and ("commondir" in names or ("objects" in names and "refs" in names))
+
+
+def decides_for_git(path: str, exists: Callable[[str], bool]) -> bool:
+    """Whether writing a path changes what git runs in a folder that is a repository, or makes a folder one."""
+    parts = path.split(os.sep)
+    for index in range(max(0, len(parts) - 4), len(parts)):
+        name, is_last = parts[index], index == len(parts) - 1
+        is_control = name == "hooks" or (is_last and name in CONTROL_NAMES)
+        if not is_control and name not in _REPOSITORY_NAMES:
+            continue
+        folder = os.sep.join(parts[:index])
+        names = {each for each in _REPOSITORY_NAMES if exists(os.path.join(folder, each))}
+        if is_repository({*names, name}) and (is_control or not is_repository(names)):
+            return True
+    return False
 
 
 class GitJudge:

@@ -209,3 +209,24 @@ def test_plan_mode_reads_and_never_writes(judge, called, root: str) -> None:
     decision = policy.decide(called("Write", f"{root}/a"))
     assert decision.behavior == "deny"
     assert decision.reasons[0].kind == "mode"
+
+
+@pytest.mark.parametrize("mode", ["acceptEdits", "bypassPermissions"])
+@pytest.mark.parametrize("command", [False, True], ids=["tool", "command"])
+def test_what_decides_what_git_runs_in_a_bare_repository_asks(judge, called, root: str, mode, command) -> None:
+    for name in ("bare/objects", "bare/refs", "bare/hooks", "begun/objects", "begun/refs", "last/refs", "linked"):
+        Path(root, name).mkdir(parents=True)
+    for name in ("bare/HEAD", "last/HEAD", "linked/commondir"):
+        Path(root, name).write_text("ref: refs/heads/main\n")
+    policy = judge(mode=mode)
+
+    def behavior(name: str) -> str:
+        return policy.decide(
+            called("Bash", f"echo x > {root}/{name}") if command else called("Write", f"{root}/{name}")
+        ).behavior
+
+    asked = ["bare/config", "bare/config.worktree", "bare/hooks/post-update", "bare/commondir", "linked/HEAD"]
+    asked += ["begun/HEAD", "last/objects/ab/cd"]
+    assert {name: behavior(name) for name in asked} == dict.fromkeys(asked, "ask")
+    free = ["bare/description", "begun/config", "src/config", "hooks/pre-commit", "config/app.py", "src/HEAD", "refs/x"]
+    assert {name: behavior(name) for name in free} == dict.fromkeys(free, "allow")

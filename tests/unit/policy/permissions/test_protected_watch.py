@@ -183,6 +183,20 @@ async def test_ordinary_work_puts_nothing_aside(root, command, mechanism):
         assert not (box.workspace.session_dir / "put-aside").exists()
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_a_repository_that_redirections_make_file_by_file_is_put_aside(root, mechanism):
+    (root / "evil").write_text("[core]\n\tfsmonitor = ./run\n")
+    command = (
+        "mkdir -p made/objects made/refs made/hooks && echo 'ref: refs/heads/m' > made/HEAD && cp evil made/config"
+        " && echo x > made/hooks/pre-commit"
+    )
+    async with bypassing(root, mechanism) as box:
+        result = await box.call("Bash", command=command)
+        assert "protected files: the command made made/config" in result.text
+    assert not (root / "made/config").exists()
+    assert not (root / "made/hooks/pre-commit").exists()
+
+
 async def test_the_home_folder_is_compared_where_a_command_runs_outside_a_sandbox(root, home):
     (home / ".ssh").mkdir()
     for name in (".bashrc", ".ssh/authorized_keys", ".ssh/known_hosts"):
