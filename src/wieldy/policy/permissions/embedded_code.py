@@ -53,7 +53,7 @@ _RUN_SUBCOMMANDS = {
     **dict.fromkeys(("npm", "pnpm", "yarn"), frozenset({"exec", "x", "dlx"})),
     **dict.fromkeys(("uv", "poetry", "pipenv", "conda"), frozenset({"run"})),
     "bun": frozenset({"x", "exec"}),
-    "bundle": frozenset({"exec"}),
+    **dict.fromkeys(("bundle", "nx"), frozenset({"exec"})),
     "deno": frozenset({"eval"}),
     "mix": frozenset({"run", "cmd"}),
 }

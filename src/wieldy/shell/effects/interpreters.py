@@ -73,6 +73,8 @@ def unknown_code(part: CommandPart) -> str | None:
     name = os.path.basename(part.program)
     if name in WRAPPERS and not SHELL.fullmatch(name):
         return f"what `{name}` runs"
+    if name in ("alias", "hash", "enable") and any(re.match("-|.*=", word.text) for word in part.argv[1:]):
+        return f"what runs by the names that `{name}` gives"
     if name == "git" and any(word.prefix.startswith(("--config-env", "--exec-path=")) for word in part.argv):
         return "the value of a git setting"
     if _SCRIPT_LANGUAGE.fullmatch(name):
