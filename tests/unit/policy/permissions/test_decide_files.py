@@ -221,9 +221,8 @@ def test_what_decides_what_git_runs_in_a_bare_repository_asks(judge, called, roo
     policy = judge(mode=mode)
 
     def behavior(name: str) -> str:
-        return policy.decide(
-            called("Bash", f"echo x > {root}/{name}") if command else called("Write", f"{root}/{name}")
-        ).behavior
+        call = called("Bash", f"echo x > {root}/{name}") if command else called("Write", f"{root}/{name}")
+        return str(policy.decide(call).behavior)
 
     asked = ["bare/config", "bare/config.worktree", "bare/hooks/post-update", "bare/commondir", "linked/HEAD"]
     asked += ["begun/HEAD", "last/objects/ab/cd"]
