@@ -379,7 +379,7 @@ class Chat:
 
     async def _find_named_prompts(self) -> None:
         """List the skills, command files and prompts of servers, for completion."""
-        from wieldy.faces.terminal.commands.prompts import list_named_prompts
+        from wieldy.faces.terminal.named_prompts import list_named_prompts
 
         try:
             await self.session.box.connected(NAMED_PROMPT_SECONDS)
