@@ -17,7 +17,7 @@ import psutil
 from tests.unit.models.wire import anthropic_stream
 
 from wieldy.faces.batch.remote import find_run
-from wieldy.faces.batch.results import AttemptResult
+from wieldy.faces.batch.store import AttemptResult
 
 
 class BatchRun:

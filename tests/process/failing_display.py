@@ -16,10 +16,9 @@ from wieldy.cli.run import run_chat
 from wieldy.core.console import flush_streams
 from wieldy.core.tool_decorator import FunctionTool
 from wieldy.faces.terminal.app import InlineSession
-from wieldy.faces.terminal.blocks import SpansBlock
 from wieldy.faces.terminal.chat import Chat
 from wieldy.faces.terminal.text import Row
-from wieldy.faces.terminal.view_model import ViewModel
+from wieldy.faces.terminal.view_model import SpansBlock, ViewModel
 
 MODEL, FAULT = sys.argv[1:]
 

@@ -163,7 +163,7 @@ def test_programs_that_we_run_are_found_in_one_place():
 
 def test_similar_names_are_found_in_one_place():
     """Comparing lines of files, and ranking paths, is another matter than finding the name that was meant."""
-    others = {"files/editing/matching.py", "files/search/format.py", "faces/terminal/completion.py"}
+    others = {"files/editing/matching.py", "files/search/format.py", "faces/terminal/input.py"}
     users = {
         str(path.relative_to(SOURCE))
         for path in MODULES

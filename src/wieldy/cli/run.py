@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from wieldy.agent.loop import Prompt
     from wieldy.agent.session import Session
     from wieldy.core.decision import Behavior
-    from wieldy.faces.headless.control import ControlProtocol, OpenSession
-    from wieldy.faces.headless.host import ControlHost, PermissionTool
+    from wieldy.faces.headless.control import ControlHost, ControlProtocol, OpenSession, PermissionTool
     from wieldy.faces.terminal.app import InlineSession
     from wieldy.faces.terminal.chat import Chat
     from wieldy.faces.terminal.plain import PlainSession
@@ -119,7 +118,7 @@ def session_arguments(options: argparse.Namespace) -> dict[str, Any]:
 def _agents(source: str | None) -> list[AgentType]:
     if source is None:
         return []
-    from wieldy.faces.headless.host import parse_agents
+    from wieldy.faces.headless.control import parse_agents
 
     try:
         return parse_agents(_read_json(source, "agents"))
@@ -387,7 +386,7 @@ async def _run(options: argparse.Namespace, arguments: Mapping[str, Any], prompt
 
 
 def _permission_tool(name: str, host: ControlHost | None) -> PermissionTool:
-    from wieldy.faces.headless.host import ControlChannel, ControlHost, PermissionTool
+    from wieldy.faces.headless.control import ControlChannel, ControlHost, PermissionTool
 
     return PermissionTool(name, host or ControlHost(ControlChannel(lambda text: None), None))
 

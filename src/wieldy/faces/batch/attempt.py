@@ -37,8 +37,17 @@ from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.core.workspace import Workspace
 from wieldy.faces.batch.isolation import Isolation, SourceCache, WorkingCopy, make_copy
 from wieldy.faces.batch.rates import GatedProvider, RateGate, WorkClock, rate_key
-from wieldy.faces.batch.results import MAX_TEXT_CHARS, AttemptResult, TaskCheck, Verdict, judge, needs_check
-from wieldy.faces.batch.store import PATCH_NAME, RESULT_NAME, write_durably
+from wieldy.faces.batch.store import (
+    MAX_TEXT_CHARS,
+    PATCH_NAME,
+    RESULT_NAME,
+    AttemptResult,
+    TaskCheck,
+    Verdict,
+    judge,
+    needs_check,
+    write_durably,
+)
 from wieldy.faces.batch.tasks import Task
 from wieldy.files.working_copies import IsolationError, PatchRecorder, remove_tree, write_patch
 from wieldy.models.catalog import find_model, pick

@@ -18,8 +18,7 @@ from wieldy.core.errors import WieldyError
 from wieldy.core.git import SourceError
 from wieldy.faces.batch.attempt import AttemptProgress, Job
 from wieldy.faces.batch.isolation import Fingerprints, Isolation, attempt_identity
-from wieldy.faces.batch.results import FAILED, FINAL, HOPELESS, RETRIED, AttemptResult
-from wieldy.faces.batch.store import ResultStore, Shard, latest_results
+from wieldy.faces.batch.store import FAILED, FINAL, HOPELESS, RETRIED, AttemptResult, ResultStore, Shard, latest_results
 from wieldy.faces.batch.tasks import Task, TaskFileError, digest, shard
 from wieldy.faces.batch.workers import Engine, WorkerLost
 from wieldy.models.catalog import pick

@@ -29,7 +29,7 @@ from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.threads import in_thread
 from wieldy.faces.batch.attempt import AttemptProgress, Job, Report
 from wieldy.faces.batch.rates import RateLimiter, RateReport
-from wieldy.faces.batch.results import AttemptResult
+from wieldy.faces.batch.store import AttemptResult
 from wieldy.faces.batch.tasks import digest
 from wieldy.faces.batch.workers import WorkerLost
 from wieldy.models.catalog import model_environment

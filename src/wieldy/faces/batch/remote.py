@@ -32,11 +32,11 @@ import msgspec
 
 from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.threads import in_thread
-from wieldy.faces.batch.results import AttemptResult
 from wieldy.faces.batch.store import (
     PATCH_NAME,
     RESULT_NAME,
     RUN_NAME,
+    AttemptResult,
     ResultStore,
     RunFolder,
     Shard,

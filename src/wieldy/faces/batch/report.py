@@ -18,8 +18,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from wieldy.core.text import format_duration, truncate
-from wieldy.faces.batch.results import AttemptResult
-from wieldy.faces.batch.store import StoredRun, StoreError, latest_results, write_durably
+from wieldy.faces.batch.store import AttemptResult, StoredRun, StoreError, latest_results, write_durably
 
 _SHARD = re.compile(r"-of-(\d+)")
 BAR_CELLS = 20

@@ -26,7 +26,7 @@ from wieldy.core.programs import own_python
 from wieldy.core.state_dirs import make_private_folder
 from wieldy.faces.batch.attempt import Attempt, AttemptFailure, AttemptHost, AttemptProgress, CommandRunner, Job, Report
 from wieldy.faces.batch.rates import RateGate, RateReport
-from wieldy.faces.batch.results import AttemptResult, Verdict
+from wieldy.faces.batch.store import AttemptResult, Verdict
 
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 

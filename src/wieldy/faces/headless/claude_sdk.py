@@ -22,8 +22,7 @@ from wieldy.engine.mcp_tools import list_tools as list_box_tools
 from wieldy.engine.services import NoApprover
 from wieldy.engine.workspace_services import HostServices
 from wieldy.faces.headless import converse
-from wieldy.faces.headless.control import ControlProtocol
-from wieldy.faces.headless.host import ControlHost
+from wieldy.faces.headless.control import ControlHost, ControlProtocol
 
 if TYPE_CHECKING:
     from wieldy.engine.toolbox import Toolbox

@@ -38,10 +38,9 @@ from wieldy.core.errors import SessionError
 from wieldy.core.logs import log
 from wieldy.core.threads import in_thread
 from wieldy.core.user_questions import UserAnswer, UserQuestion
-from wieldy.faces.terminal.blocks import INDENT, Block, separated_rows
 from wieldy.faces.terminal.chat import Chat
-from wieldy.faces.terminal.completion import create_completer
-from wieldy.faces.terminal.input import BurstDetector, InputBox, known_keys, open_history
+from wieldy.faces.terminal.desktop import status_row
+from wieldy.faces.terminal.input import BurstDetector, InputBox, create_completer, known_keys, open_history
 from wieldy.faces.terminal.questions import (
     Choice,
     Inquiry,
@@ -51,8 +50,8 @@ from wieldy.faces.terminal.questions import (
     user_inquiry,
 )
 from wieldy.faces.terminal.screen import Caret, Screen, key_protocol, rewraps_on_resize
-from wieldy.faces.terminal.status import status_row
 from wieldy.faces.terminal.text import Row, TextSpan, clip_row, row_width, to_line
+from wieldy.faces.terminal.view_model import INDENT, Block, separated_rows
 
 FRAME_SECONDS = 1 / 15
 SETTLE_SECONDS = 0.1  # after a resize nothing is drawn for so long
@@ -616,7 +615,7 @@ def fit_narrow(rows: list[Row], lines: int) -> list[Row]:
 # Behind the commands, and behind the tools that nearly every session uses.
 PRELOADED = (
     "wieldy.faces.terminal.commands",
-    "wieldy.faces.terminal.blocks",
+    "wieldy.faces.terminal.view_model",
     "wieldy.files.apply_edit",
     "wieldy.files.reading.read_file",
     "wieldy.files.search.grep",

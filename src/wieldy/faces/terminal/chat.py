@@ -23,11 +23,9 @@ from wieldy.core.text import plural
 from wieldy.core.threads import in_thread
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.engine.workspace_services import HostServices
-from wieldy.faces.terminal.blocks import Block, LineBlock, SpansBlock
-from wieldy.faces.terminal.desktop import TurnNotifier
-from wieldy.faces.terminal.status import Status, StatusCommand
+from wieldy.faces.terminal.desktop import Status, StatusCommand, TurnNotifier
 from wieldy.faces.terminal.text import Row, TextSpan
-from wieldy.faces.terminal.view_model import ViewModel
+from wieldy.faces.terminal.view_model import Block, LineBlock, SpansBlock, ViewModel
 from wieldy.models.catalog import NO_MODEL
 
 if TYPE_CHECKING:

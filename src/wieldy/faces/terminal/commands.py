@@ -15,10 +15,10 @@ from msgspec import Struct
 from wieldy.core.state_dirs import config_home
 from wieldy.core.text import nearest_name, plural, truncate_line, truncate_middle, without_reminders
 from wieldy.core.threads import in_thread
-from wieldy.faces.terminal.blocks import SpansBlock
 from wieldy.faces.terminal.calls import parse_input, split_words
 from wieldy.faces.terminal.named_prompts import list_named_prompts, send_named_prompt
 from wieldy.faces.terminal.text import Row, TextSpan
+from wieldy.faces.terminal.view_model import SpansBlock
 
 if TYPE_CHECKING:
     from wieldy.agent.rewind import Checkpoint

@@ -17,11 +17,10 @@ from contextlib import suppress
 from wieldy.core.console import Fragment, write
 from wieldy.core.decision import Answer, Question
 from wieldy.core.user_questions import UserAnswer, UserQuestion
-from wieldy.faces.terminal.blocks import Block, PromptBlock, separated_rows
 from wieldy.faces.terminal.chat import Chat
 from wieldy.faces.terminal.questions import GUARD_SECONDS, NoAnswer, ask_permission, format_question, parse_answer
 from wieldy.faces.terminal.text import row_fragments
-from wieldy.faces.terminal.view_model import ViewModel
+from wieldy.faces.terminal.view_model import Block, PromptBlock, ViewModel, separated_rows
 
 PROMPT = "> "
 ANNOUNCE_SECONDS = 0.5  # a call that runs for longer is announced

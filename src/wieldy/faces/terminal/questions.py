@@ -26,9 +26,9 @@ from wieldy.core.text import escape_invisible, escape_to_line, truncate
 from wieldy.core.threads import in_thread
 from wieldy.core.user_questions import QuestionHandler, UserAnswer, UserQuestion
 from wieldy.engine.services import Ask
-from wieldy.faces.terminal.blocks import change_rows
 from wieldy.faces.terminal.calls import CallFormatter
 from wieldy.faces.terminal.text import Row, TextSpan, clip_row, row_text, to_line, wrap_spans
+from wieldy.faces.terminal.view_model import change_rows
 
 BAR = "│ "
 REASON = "↳ "

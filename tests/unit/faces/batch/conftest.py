@@ -11,8 +11,7 @@ import pytest
 
 from wieldy.faces.batch.attempt import Attempt, AttemptHost, AttemptProgress, CommandRunner, Job
 from wieldy.faces.batch.rates import RateLimiter
-from wieldy.faces.batch.results import AttemptResult
-from wieldy.faces.batch.store import make_attempt_folder
+from wieldy.faces.batch.store import AttemptResult, make_attempt_folder
 from wieldy.faces.batch.tasks import Task, TaskLimits, TaskSource
 
 RunAttempt = Callable[..., Awaitable[AttemptResult]]

@@ -16,8 +16,7 @@ from tests.needs import import_or_skip
 
 from wieldy.core.threads import MAX_POOL_THREADS, in_thread
 from wieldy.faces.batch.remote import RemoteRun, RemoteStore, find_run, is_url
-from wieldy.faces.batch.results import AttemptResult
-from wieldy.faces.batch.store import RunFolder, Shard, StoreError, latest_results
+from wieldy.faces.batch.store import AttemptResult, RunFolder, Shard, StoreError, latest_results
 
 fsspec = import_or_skip("fsspec")
 local = import_or_skip("fsspec.implementations.local")
@@ -99,7 +98,7 @@ async def test_what_a_killed_driver_had_not_uploaded_is_uploaded_by_the_next(tmp
 import asyncio, os, signal, sys
 from pathlib import Path
 from wieldy.faces.batch.remote import RemoteStore
-from wieldy.faces.batch.results import AttemptResult
+from wieldy.faces.batch.store import AttemptResult
 class Dying(RemoteStore):
     def _upload(self, number, result, **options):
         if number == 3:
@@ -179,7 +178,7 @@ async def test_an_upload_that_never_ends_does_not_keep_the_process_alive(tmp_pat
 import asyncio, sys, threading
 from pathlib import Path
 from wieldy.faces.batch.remote import RemoteStore
-from wieldy.faces.batch.results import AttemptResult
+from wieldy.faces.batch.store import AttemptResult
 class Stuck(RemoteStore):
     def _upload(self, number, result, **options):
         begun.set()

@@ -20,8 +20,7 @@ from wieldy.faces.batch.report import (
     progress_line,
     report_lines,
 )
-from wieldy.faces.batch.results import AttemptResult, TaskCheck
-from wieldy.faces.batch.store import RunFolder, StoreError
+from wieldy.faces.batch.store import AttemptResult, RunFolder, StoreError, TaskCheck
 
 HOSTILE = "<script>alert(1)</script>&\"'\x1b[31m"
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from tests.unit.faces.batch.small_disk import small_disk
 
-from wieldy.faces.batch.results import AttemptResult
 from wieldy.faces.batch.store import (
+    AttemptResult,
     ResultStore,
     RunFolder,
     Shard,
@@ -51,7 +51,7 @@ async def test_results_come_back_in_order(tmp_path):
 async def test_a_result_is_on_disk_when_append_returns(tmp_path):
     code = """
 import asyncio, os, signal, sys
-from wieldy.faces.batch.results import AttemptResult
+from wieldy.faces.batch.store import AttemptResult
 from wieldy.faces.batch.store import ResultStore
 async def main():
     store = ResultStore(sys.argv[1]); store.open(); store.write_run({})
@@ -120,7 +120,7 @@ async def test_the_last_final_result_counts_and_infrastructure_never_replaces_on
 async def test_a_full_disk_is_one_clear_error_and_leaves_no_half_line(tmp_path):
     code = """
 import asyncio, sys
-from wieldy.faces.batch.results import AttemptResult
+from wieldy.faces.batch.store import AttemptResult
 from wieldy.faces.batch.store import ResultStore
 async def main():
     store = ResultStore("out"); store.open(); store.write_run({})

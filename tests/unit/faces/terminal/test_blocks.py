@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.faces.terminal.blocks import LineBlock, SpansBlock, rows
 from wieldy.faces.terminal.plain import BlockPrinter
 from wieldy.faces.terminal.text import Row, row_text
-from wieldy.faces.terminal.view_model import ViewModel
+from wieldy.faces.terminal.view_model import LineBlock, SpansBlock, ViewModel, rows
 
 
 class FailingRows(tuple[Row, ...]):

@@ -15,9 +15,9 @@ from tests.needs import skip_untested
 from wieldy import Script, Session
 from wieldy.core.decision import Answer, Question
 from wieldy.core.user_questions import UserAnswer, UserQuestion
-from wieldy.faces.terminal.blocks import rows
 from wieldy.faces.terminal.chat import Chat
 from wieldy.faces.terminal.commands import COMMANDS, ExitChat, run_line
+from wieldy.faces.terminal.view_model import rows
 
 pytestmark = pytest.mark.asyncio
 

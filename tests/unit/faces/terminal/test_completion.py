@@ -11,7 +11,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer
 from prompt_toolkit.document import Document
 
 from wieldy.faces.terminal.chat import image_paths
-from wieldy.faces.terminal.completion import CommandCompleter, FileIndex, PathCompleter, rank
+from wieldy.faces.terminal.input import CommandCompleter, FileIndex, PathCompleter, rank
 
 
 def completed(completer: Completer, text: str) -> list[str]:

@@ -29,9 +29,8 @@ from wieldy.core.events import (
 )
 from wieldy.core.outcome import Done, Failed, Refused, Text, ToolResult
 from wieldy.core.provider import Usage
-from wieldy.faces.terminal.blocks import separated_rows
 from wieldy.faces.terminal.text import row_text, row_width
-from wieldy.faces.terminal.view_model import ViewModel
+from wieldy.faces.terminal.view_model import ViewModel, separated_rows
 from wieldy.tools import builtin_tool
 
 ASK = Decision("ask", ())

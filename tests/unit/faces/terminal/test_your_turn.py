@@ -12,8 +12,7 @@ import pytest
 from wieldy import Script, Session
 from wieldy.core.console import BELL, TerminalCommand
 from wieldy.core.events import Event, Notice, RunEnded
-from wieldy.faces.terminal.desktop import TurnNotifier, notification
-from wieldy.faces.terminal.status import StatusCommand, run_status_command
+from wieldy.faces.terminal.desktop import StatusCommand, TurnNotifier, notification, run_status_command
 
 
 class Clock:

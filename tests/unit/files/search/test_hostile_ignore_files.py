@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wieldy import Toolbox
-from wieldy.faces.terminal.completion import FileIndex
+from wieldy.faces.terminal.input import FileIndex
 from wieldy.files.search.patterns import find_unfit_ignore_files
 
 SECRET = "[broken-secret-token\n{also\n"

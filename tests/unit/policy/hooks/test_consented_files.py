@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from wieldy import Toolbox, tool
-from wieldy.faces.terminal.status import run_status_command
+from wieldy.faces.terminal.desktop import run_status_command
 from wieldy.policy.permissions.trust import Trust
 from wieldy.policy.settings import load_settings
 from wieldy.policy.settings.load import COMMAND_SECTIONS

@@ -27,9 +27,8 @@ from wieldy.core.events import (
 from wieldy.core.outcome import Done, Refused, Text, ToolResult
 from wieldy.core.provider import Usage
 from wieldy.faces.headless.stream_json import StreamJsonWriter
-from wieldy.faces.terminal.blocks import rows
 from wieldy.faces.terminal.text import row_text
-from wieldy.faces.terminal.view_model import ViewModel
+from wieldy.faces.terminal.view_model import ViewModel, rows
 from wieldy.models.catalog import MODEL_ALIASES
 from wieldy.testing import record
 from wieldy.tools.subagents import AgentDefinition
