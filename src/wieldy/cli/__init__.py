@@ -113,7 +113,6 @@ def _is_headless(argv: list[str]) -> bool:
 
 
 def usage() -> str:
-    """Return the text of `wieldy --help`."""
     rows = "\n".join(f"  {name:<12} {about}" for name, (_, about) in COMMANDS.items())
     return f"""usage: wieldy ["PROMPT"] | -p "PROMPT" | COMMAND [OPTIONS]
 

@@ -61,7 +61,6 @@ def add_subcommand(subcommands: Any, name: str, about: str, example: str) -> arg
 
 
 def add_root(parser: argparse.ArgumentParser, about: str = "the folder to work in") -> None:
-    """Add `--root DIR`."""
     parser.add_argument("--root", type=folder, default=".", metavar="DIR", help=f"{about} (default: this one)")
 
 

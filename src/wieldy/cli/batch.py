@@ -50,7 +50,6 @@ exit codes: 0 every task has a result, 1 some have none yet, 2 usage, 130 interr
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Run `wieldy batch`."""
     if argv and argv[0] == "watch":
         return _watch(argv[1:])
     if argv and argv[0] == "report":

@@ -29,7 +29,6 @@ Tools that edit require that the file was read first. Here it is read for you: y
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Run `wieldy call`."""
     parser = command_parser(
         "wieldy call",
         "Run one tool through the whole pipeline: its input is checked, permission decided, changes recorded for undo.",

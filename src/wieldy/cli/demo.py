@@ -8,7 +8,6 @@ from wieldy.cli.arguments import command_parser
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Run `wieldy demo`."""
     parser = command_parser(
         "wieldy demo",
         "A recorded model fixes a copy of a bundled sample project with the real tools: no key, no network.",

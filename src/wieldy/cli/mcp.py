@@ -49,7 +49,6 @@ REPORT_AFTER_SECONDS = 2.0
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Run `wieldy mcp`."""
     if argv[:1] == ["serve"]:
         return serve_main(argv[1:])
     words, program = (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, [])
@@ -308,7 +307,6 @@ MAX_NESTING = 2
 
 
 def serve_main(argv: list[str]) -> int:
-    """Run `wieldy mcp serve`."""
     parser = create_parser()
     options = parser.parse_args(argv)
     # Removed from the environment: commands that tools run must not inherit the token.
@@ -324,7 +322,6 @@ def serve_main(argv: list[str]) -> int:
 
 
 def create_parser() -> argparse.ArgumentParser:
-    """Return the parser of `wieldy mcp serve`."""
     parser = command_parser(
         "wieldy mcp serve",
         "Serve every tool to MCP clients. Calls are checked, permitted and undoable as everywhere else.",

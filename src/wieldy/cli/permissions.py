@@ -49,7 +49,6 @@ EXAMPLES = """examples:
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Run `wieldy permissions`."""
     parser = command_parser(
         "wieldy permissions", "Show and change what is allowed in this folder. Runs nothing.", EXAMPLES
     )

@@ -251,7 +251,6 @@ exit codes: 0 done, 1 error, 2 usage, 3 a call was denied, 4 a limit was reached
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Run `wieldy -p`."""
     # Words after `--` are the prompt even if they look like options; parse_intermixed_args does not support that.
     words, prompt_words = (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, [])
     options = _parser().parse_intermixed_args(words)
@@ -522,7 +521,6 @@ CHAT_EXAMPLES = """examples:
 
 
 def chat_main(command: str, argv: list[str]) -> int:
-    """Run the interactive session."""
     # Words after `--` are the prompt even if they look like options.
     words, prompt_words = (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, [])
     parser = command_parser("wieldy", "Start an interactive session in this folder.", CHAT_EXAMPLES, allow_abbrev=False)

@@ -31,7 +31,6 @@ SUBCOMMANDS = ("list", "show", "export", "resume")
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Run `wieldy sessions`."""
     if not argv or (argv[0] not in SUBCOMMANDS and argv[0] not in ("-h", "--help")):
         argv = ["list", *argv]
     if argv[0] == "resume" and argv[1:2] not in ([], ["-h"], ["--help"]):

@@ -30,7 +30,6 @@ IN_A_SESSION = "in a session"
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Run `wieldy tools`."""
     parser = command_parser("wieldy tools", "List the tools a model is offered in this folder.", EXAMPLES)
     parser.add_argument("name", nargs="?", metavar="NAME", help="show one tool with its schema")
     parser.add_argument("--all", action="store_true", help="also list tools that are not offered, with the reason")

@@ -27,7 +27,6 @@ EXAMPLES = {
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Run `wieldy undo`, `wieldy redo` or `wieldy history`."""
     about = {
         "undo": "Take back what tools changed.",
         "redo": "Do again what was undone.",

@@ -82,11 +82,9 @@ class RateGate(Protocol):
 
     async def acquire(self, key: str) -> None:
         """Wait until a request may be sent."""
-        ...
 
     def report(self, key: str, report: RateReport) -> None:
         """Say how a request went."""
-        ...
 
 
 class RateReport(Struct, frozen=True, omit_defaults=True):

@@ -201,7 +201,6 @@ def load_report(stored: StoredRun) -> RunReport:
 
 
 def report_lines(report: RunReport) -> list[str]:
-    """The report as a table for a terminal."""
     share = report.solved_share
     solved = f" · {share:.1%} solved" if share is not None else ""
     lines = [f"{report.name} · {', '.join(report.models) or 'no model'} · {len(report.results)} attempts{solved}", ""]
@@ -258,7 +257,6 @@ def write_html(report: RunReport, stored: StoredRun, target: str = "") -> str:
 
 
 def html_page(report: RunReport) -> str:
-    """One page with everything in it."""
     results = report.results
     begun = datetime.datetime.fromtimestamp(report.run.get("created", 0), datetime.UTC)
     facts = [
@@ -297,7 +295,6 @@ def html_page(report: RunReport) -> str:
 
 
 def outcome_bar(rows: Sequence[EndingRow]) -> str:
-    """Shares of the endings as one bar, with a legend."""
     parts, left = [], 0.0
     for row in rows:
         width = row.share * 1000
@@ -355,7 +352,6 @@ def histogram(values: Sequence[float], label: Callable[[float], str]) -> str:
 
 
 def bars(pairs: Sequence[tuple[str, float]], label: Callable[[float], str] = "{:g}".format, most: float = 0.0) -> str:
-    """A horizontal bar for each name."""
     if not pairs:
         return "<p>nothing to show</p>"
     most = most or max(value for _, value in pairs) or 1.0

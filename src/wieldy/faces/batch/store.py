@@ -196,23 +196,18 @@ class StoredRun(Protocol):
     @property
     def location(self) -> str:
         """The folder or the URL, as the user gave it."""
-        ...
 
     def read_run(self) -> dict[str, Any]:
         """The contents of `run.json`. Raises `StoreError` if there is no run."""
-        ...
 
     def results(self) -> Iterator[AttemptResult]:
         """Every result, the older ones first. Raises `StoreError`."""
-        ...
 
     def read_progress(self) -> dict[str, dict[str, Any]]:
         """What the drivers said last about their progress, by the name of the file. Raises `StoreError`."""
-        ...
 
     def write_file(self, name: str, data: bytes) -> str:
         """Write a file beside the results; returns where it is. Raises `StoreError`."""
-        ...
 
 
 class RunFolder:
@@ -226,7 +221,6 @@ class RunFolder:
         return str(self.path)
 
     def read_run(self) -> dict[str, Any]:
-        """The contents of `run.json`. Raises `StoreError` if this is not the folder of a run."""
         try:
             run: dict[str, Any] = msgspec.json.decode((self.path / RUN_NAME).read_bytes(), type=dict)
         except FileNotFoundError:

@@ -263,15 +263,12 @@ class Engine(Protocol):
 
     async def start(self) -> None:
         """Get ready. Raises `WieldyError`."""
-        ...
 
     async def run(self, job: Job, report: Report, *, alone: bool) -> AttemptResult:
         """Make one attempt; `alone` in a process that makes no other. Raises `WorkerLost`."""
-        ...
 
     async def aclose(self) -> None:
         """End every process."""
-        ...
 
 
 class LocalEngine:
@@ -302,7 +299,6 @@ class LocalEngine:
             await worker.aclose()
 
     async def aclose(self) -> None:
-        await asyncio.gather(*(worker.aclose() for worker in (*self._workers, *self._alone)))
         self._workers = []
         with contextlib.suppress(OSError):
             self._logs.rmdir()  # where no worker had anything to say

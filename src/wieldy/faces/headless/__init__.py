@@ -87,7 +87,6 @@ class WaitingNotices:
         self._timer: asyncio.TimerHandle | None = None
 
     def update(self, event: Event) -> None:
-        """Follow the run."""
         if isinstance(event, ModelRequested):
             self.stop()
             self._start(time.monotonic())
@@ -98,7 +97,6 @@ class WaitingNotices:
             print_error(f"{event.why}; trying again in {max(event.seconds, 1):.0f} s ({attempt})")
 
     def stop(self) -> None:
-        """Wait for nothing any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

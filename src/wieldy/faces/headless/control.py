@@ -90,7 +90,6 @@ class ControlChannel:
         self._respond({"subtype": "error", "request_id": request_id, "error": error})
 
     def write(self, message: Fields) -> None:
-        """Write one line."""
         self._write(encode_line(message))
 
     def close(self) -> None:
@@ -496,7 +495,6 @@ class ControlProtocol:
             yield message["message"]["content"]
 
     async def aclose(self) -> None:
-        """Stop reading and answering."""
         self._channel.close()
         tasks = [task for task in (self._reader, *self._handlers.values()) if task is not None]
         for task in tasks:

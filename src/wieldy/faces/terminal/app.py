@@ -33,22 +33,13 @@ from prompt_toolkit.search import SearchState, stop_search
 from prompt_toolkit.styles import DummyStyle
 
 from wieldy.core.console import Fragment, redirect_errors, write
-from wieldy.core.decision import Answer, Question
 from wieldy.core.errors import SessionError
 from wieldy.core.logs import log
 from wieldy.core.threads import in_thread
-from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.faces.terminal.chat import Chat
 from wieldy.faces.terminal.desktop import status_row
 from wieldy.faces.terminal.input import BurstDetector, InputBox, create_completer, known_keys, open_history
-from wieldy.faces.terminal.questions import (
-    Choice,
-    Inquiry,
-    permission_answer,
-    permission_inquiry,
-    user_answer,
-    user_inquiry,
-)
+from wieldy.faces.terminal.questions import Inquiry, Reply
 from wieldy.faces.terminal.screen import Caret, Screen, key_protocol, rewraps_on_resize
 from wieldy.faces.terminal.text import Row, TextSpan, clip_row, row_width, to_line
 from wieldy.faces.terminal.view_model import INDENT, Block, separated_rows
@@ -195,21 +186,6 @@ class InlineSession:
         now = time.monotonic()
         due = max(0.0 if at_once else self._last_frame + FRAME_SECONDS, self._settled_at)
         self._frame_timer = loop.call_later(max(due - now, 0), self._on_frame_due)
-
-    async def ask_permission(self, question: Question) -> Answer | None:
-        inquiry = permission_inquiry(question, self._view.format)
-        reply = await self._ask(inquiry)
-        return None if reply is None else permission_answer(inquiry, question, reply)
-
-    async def ask_user(self, question: UserQuestion) -> UserAnswer | None:
-        inquiry = user_inquiry(question)
-        return user_answer(inquiry, await self._ask(inquiry))
-
-    async def choose(self, title: str, lines: Sequence[str], options: Sequence[str]) -> int | None:
-        choices = [Choice(to_line(option, 300), number) for number, option in enumerate(options)]
-        body = [[TextSpan(to_line(line))] for line in lines]
-        reply = await self._ask(Inquiry(title, body, choices, stops_run=False))
-        return None if reply is None else int(reply[0].value)
 
     async def page(self, text: str) -> None:
         from wieldy.faces.terminal.desktop import show_in_pager
@@ -388,7 +364,7 @@ class InlineSession:
 
     # Questions
 
-    async def _ask(self, inquiry: Inquiry) -> tuple[Choice, str] | None:
+    async def ask(self, inquiry: Inquiry) -> Reply | None:
         self._inquiries.append(inquiry)
         self.refresh()
         try:

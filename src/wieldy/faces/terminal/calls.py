@@ -171,7 +171,6 @@ class CallFormatter:
         return text.replace(self._root.rstrip("/") + "/", "")
 
     def summarize(self, call: Call) -> CallSummary:
-        """Sum up a call that has ended."""
         note, output, hunks = self._result(call)
         lanes = tuple(
             f"{lane.agent_type}: {plural(lane.calls, 'call')}" + (f", {lane.refused} refused" if lane.refused else "")
@@ -229,7 +228,6 @@ class CallFormatter:
         return to_line(f"changed {names}" + (f" and {len(changed) - 3} more" if len(changed) > 3 else ""), 200)
 
     def refusal_lines(self, call: Call, outcome: Refused) -> tuple[str, ...]:
-        """Why a call was refused, for a person."""
         if call.answer is not None and not call.answer.allowed:
             return (f"you said no: {to_line(call.answer.words)}" if call.answer.words else "you said no",)
         tool, why = self._find(call.name), call.result.person_text if call.result else outcome.person

@@ -21,10 +21,17 @@ from wieldy.core.outcome import Image
 from wieldy.core.state_dirs import state_home
 from wieldy.core.text import plural
 from wieldy.core.threads import in_thread
-from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.engine.workspace_services import HostServices
 from wieldy.faces.terminal.desktop import Status, StatusCommand, TurnNotifier
-from wieldy.faces.terminal.text import Row, TextSpan
+from wieldy.faces.terminal.questions import (
+    Choice,
+    Inquiry,
+    InquiryQuestions,
+    Reply,
+    permission_answer,
+    permission_inquiry,
+)
+from wieldy.faces.terminal.text import Row, TextSpan, to_line
 from wieldy.faces.terminal.view_model import Block, LineBlock, SpansBlock, ViewModel
 from wieldy.models.catalog import NO_MODEL
 
@@ -47,31 +54,18 @@ class Surface(Protocol):
 
     def refresh(self, *, at_once: bool = False) -> None:
         """Something that can be seen has changed; `at_once`: the person waits for it."""
-        ...
 
-    async def ask_permission(self, question: Question) -> Answer | None:
-        """Ask whether a call may run; None when the person leaves the question."""
-        ...
-
-    async def ask_user(self, question: UserQuestion) -> UserAnswer | None:
-        """Ask a question of a tool; None when the person leaves it."""
-        ...
-
-    async def choose(self, title: str, lines: Sequence[str], options: Sequence[str]) -> int | None:
-        """Let the person choose one of several options; None when they leave."""
-        ...
+    async def ask(self, inquiry: Inquiry) -> Reply | None:
+        """Ask the person; None when they leave the question."""
 
     async def page(self, text: str) -> None:
         """Show a long text in the pager."""
-        ...
 
     def set_draft(self, text: str) -> None:
         """Put a text into the input box."""
-        ...
 
     def exit(self) -> None:
         """End the session."""
-        ...
 
 
 class Chat:
@@ -84,7 +78,7 @@ class Chat:
         self.first_prompt = first_prompt
         self.queue: deque[str] = deque()
         self.steering: list[str] = []  # handed in, not yet heard by the model
-        self.surface: Surface = _NoSurface()
+        self.surface: Surface  # sets itself when it is made
         self._use_session(self._create_session(resume))
         self._work: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -182,7 +176,6 @@ class Chat:
         return True
 
     def cycle_mode(self) -> None:
-        """Switch to the next permission mode."""
         policy = self.session.box.policy
         position = MODE_CYCLE.index(policy.mode) if policy.mode in MODE_CYCLE else -1
         policy.mode = MODE_CYCLE[(position + 1) % len(MODE_CYCLE)]
@@ -196,7 +189,6 @@ class Chat:
         self.show(LineBlock(text, " ".join(styles)))
 
     def show(self, *blocks: Block) -> None:
-        """Show blocks."""
         self.view.show(*blocks)
         self.surface.refresh()
 
@@ -219,8 +211,14 @@ class Chat:
         problem = model_problem(self.session)
         self.say(NO_MODEL_NOTE if problem == NO_MODEL else f"{problem}. {OTHER_MODEL}")
 
+    async def choose(self, title: str, lines: Sequence[str], options: Sequence[str]) -> int | None:
+        """Let the person choose one of several options; None when they leave."""
+        choices = [Choice(to_line(option, 300), number) for number, option in enumerate(options)]
+        body = [[TextSpan(to_line(line))] for line in lines]
+        reply = await self.surface.ask(Inquiry(title, body, choices, stops_run=False))
+        return None if reply is None else int(reply[0].value)
+
     def tell_model(self, text: str) -> None:
-        """Tell the model something with the next prompt."""
         self._notes.append(text)
 
     async def call(self, name: str, input: Any) -> ToolResult:
@@ -283,7 +281,6 @@ class Chat:
             return False
 
     def status(self) -> Status:
-        """What the status line says."""
         session = self.session
         context = None
         if self.has_model and session.conversation.tokens:
@@ -306,7 +303,7 @@ class Chat:
         self.surface.refresh()
 
     def _create_session(self, resume: str | None, **more: Any) -> Session:
-        host = HostServices(question_handler=_SurfaceQuestions(self))
+        host = HostServices(question_handler=InquiryQuestions(self._ask))
         return self._open_session(ask=self._ask_permission, resume=resume, host=host, **more)
 
     def _use_session(self, session: Session) -> None:
@@ -359,15 +356,19 @@ class Chat:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def _ask(self, inquiry: Inquiry) -> Reply | None:
+        """Ask for a run, which stops when the person leaves the question."""
+        reply = await self.surface.ask(inquiry)
+        self.notifier.on_activity()
+        if reply is None:
+            self.stop()
+        return reply
+
     async def _ask_permission(self, question: Question) -> Answer:
         if _by_person.get():
             return Answer(True)
-        answer = await self.surface.ask_permission(question)
-        self.notifier.on_activity()
-        if answer is None:
-            self.stop()
-            return Answer(False)
-        return answer
+        inquiry = permission_inquiry(question, self.view.format)
+        return permission_answer(inquiry, question, await self._ask(inquiry))
 
     def _greet(self) -> None:
 
@@ -396,48 +397,6 @@ class Chat:
         notes, self._notes = self._notes, []
         blocks += [{"type": "text", "text": f"<system-reminder>{note}</system-reminder>"} for note in notes]
         return prompt if len(blocks) == 1 else blocks
-
-
-class _SurfaceQuestions:
-    """Asks the questions of tools one after another on the surface of a chat."""
-
-    def __init__(self, chat: Chat) -> None:
-        self._chat = chat
-
-    async def answer(self, questions: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
-        answers = []
-        for question in questions:
-            answer = await self._chat.surface.ask_user(question)
-            if answer is None:
-                self._chat.stop()
-                return None
-            answers.append(answer)
-        return answers if any(map(str, answers)) else None
-
-
-class _NoSurface:
-    """Stands in until a surface is attached."""
-
-    def refresh(self, *, at_once: bool = False) -> None:
-        return
-
-    async def ask_permission(self, question: Question) -> Answer | None:
-        return None
-
-    async def ask_user(self, question: UserQuestion) -> UserAnswer | None:
-        return None
-
-    async def choose(self, title: str, lines: Sequence[str], options: Sequence[str]) -> int | None:
-        return None
-
-    async def page(self, text: str) -> None:
-        return
-
-    def set_draft(self, text: str) -> None:
-        return
-
-    def exit(self) -> None:
-        return
 
 
 HINTS = "/help lists the commands · @ names a file · ! runs a command"
@@ -519,7 +478,7 @@ async def _offer_claude_settings(chat: Chat) -> None:
     offer = claude_offer(settings)
     if offer is None:
         return
-    choice = await chat.surface.choose(offer.question, offer.lines, YES_NO)
+    choice = await chat.choose(offer.question, offer.lines, YES_NO)
     if choice is not None:
         file = await in_thread(store_claude_choice, str(settings.root), choice == 0, chat.session.box.workspace.env)
         await chat.session.box.reload()
@@ -534,7 +493,7 @@ async def _offer_sandbox(chat: Chat) -> None:
     offer = await sandbox_offer(box.settings, box.workspace)
     if offer is None:
         return
-    choice = await chat.surface.choose(offer.question, offer.lines, YES_NO)
+    choice = await chat.choose(offer.question, offer.lines, YES_NO)
     if choice is not None:
         file = await in_thread(store_sandbox_choice, choice == 0, box.workspace.env)
         await box.reload()

@@ -236,14 +236,12 @@ async def _rewind(chat: Chat, rest: str) -> None:
         chat.say("there is no prompt to go back to", "dim")
         return
     newest_first = checkpoints[::-1]
-    choice = await chat.surface.choose(
-        "Go back to before which prompt?", [], [_describe(each) for each in newest_first]
-    )
+    choice = await chat.choose("Go back to before which prompt?", [], [_describe(each) for each in newest_first])
     if choice is None:
         return
     checkpoint = newest_first[choice]
     options = [BOTH, FILES, CONVERSATION, "nothing"] if checkpoint.files else [CONVERSATION, "nothing"]
-    what = await chat.surface.choose("Restore what?", _consequences(chat, checkpoint), options)
+    what = await chat.choose("Restore what?", _consequences(chat, checkpoint), options)
     if what is None or options[what] == "nothing":
         return
     await restore(chat, checkpoint, options[what])
@@ -362,7 +360,7 @@ async def _tasks(chat: Chat, rest: str) -> None:
     if not names:
         chat.say("nothing runs in the background", "dim")
         return
-    choice = await chat.surface.choose("In the background. Stop one?", [], [*names, "stop nothing"])
+    choice = await chat.choose("In the background. Stop one?", [], [*names, "stop nothing"])
     if choice is None or choice >= len(names):
         return
     if choice < len(shells):
@@ -445,7 +443,7 @@ async def _resume(chat: Chat, rest: str) -> None:
         f"{each.id}  {time.strftime('%Y-%m-%d %H:%M', time.localtime(each.changed))}  {truncate_line(each.prompt, 60)}"
         for each in sessions
     ]
-    choice = await chat.surface.choose("Resume which session?", [], names)
+    choice = await chat.choose("Resume which session?", [], names)
     if choice is not None:
         await chat.resume(sessions[choice].id)
 
@@ -557,7 +555,7 @@ async def remember(chat: Chat, note: str) -> None:
     root = chat.session.box.settings.root
     project = next((name for name in NOTE_FILES if os.path.isfile(os.path.join(root, name))), NOTE_FILES[0])
     own = _own_file(chat)
-    choice = await chat.surface.choose(
+    choice = await chat.choose(
         "Where should this be remembered?",
         [note],
         [f"{project} (this project)", f"{own} (all your projects)", "nowhere"],

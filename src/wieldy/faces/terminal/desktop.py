@@ -138,11 +138,9 @@ class TurnNotifier:
         self._active_at = clock()
 
     def on_activity(self) -> None:
-        """The person did something."""
         self._active_at = self._clock()
 
     def observe(self, event: Event) -> None:
-        """Follow the events of a session."""
         if isinstance(event, RunEnded):
             self._notify("stopped" if event.is_error else "done")
         elif isinstance(event, PermissionAsked):
@@ -255,7 +253,6 @@ class StatusCommand:
 
     @property
     def command(self) -> str:
-        """The configured command, or an empty text."""
         setting = self._session().box.workspace.setting("statusLine")
         if not isinstance(setting, Mapping) or setting.get("type", "command") != "command":
             return ""
@@ -275,7 +272,6 @@ class StatusCommand:
         self.refresh()
 
     def refresh(self) -> None:
-        """Run the command soon."""
         if not self.command:
             return
         self._is_stale = True
@@ -283,7 +279,6 @@ class StatusCommand:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def aclose(self) -> None:
-        """Stop a command that runs."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

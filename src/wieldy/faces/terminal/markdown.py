@@ -219,7 +219,6 @@ def markdown_rows(piece: MarkdownPiece, width: int) -> list[Row]:
 
 
 def render_markdown(source: str, width: int) -> list[Row]:
-    """Lay out a Markdown text as rows."""
     tokens = _parser().parse(make_printable(source))
     return _Layout(width).blocks(tokens, (), ())
 

@@ -9,16 +9,13 @@ import asyncio
 import os
 import signal
 import sys
-import termios
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 from wieldy.core.console import Fragment, write
-from wieldy.core.decision import Answer, Question
-from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.faces.terminal.chat import Chat
-from wieldy.faces.terminal.questions import GUARD_SECONDS, NoAnswer, ask_permission, format_question, parse_answer
+from wieldy.faces.terminal.questions import GUARD_SECONDS, Inquiry, NoAnswer, Reply, ask_by_line, discard_typed_ahead
 from wieldy.faces.terminal.text import row_fragments
 from wieldy.faces.terminal.view_model import Block, PromptBlock, ViewModel, separated_rows
 
@@ -103,33 +100,11 @@ class PlainSession:
                 write(f"still queued: {self._chat.queue[0]} (Enter sends it)")
             write(PROMPT, end="", flush=True)
 
-    async def ask_permission(self, question: Question) -> Answer | None:
+    async def ask(self, inquiry: Inquiry) -> Reply | None:
         async with self._asking:
             self.refresh()
-            try:
-                return await ask_permission(question, self._read_answer, self._chat.view.format)
-            except NoAnswer:
-                return None
-
-    async def ask_user(self, question: UserQuestion) -> UserAnswer | None:
-        async with self._asking:
-            self.refresh()
-            self._print(f"\n{format_question(question)}")
-            try:
-                return parse_answer(await self._read_answer("  > "), question)
-            except NoAnswer:
-                return None
-
-    async def choose(self, title: str, lines: Sequence[str], options: Sequence[str]) -> int | None:
-        async with self._asking:
-            self.refresh()
-            numbered = [f"  [{number}] {option}" for number, option in enumerate(options, start=1)]
-            self._print("\n".join([title, *lines, *numbered]))
-            try:
-                text = (await self._read_answer("  a number (Enter: none) > ")).strip()
-            except NoAnswer:
-                return None
-            return int(text) - 1 if text.isdigit() and 1 <= int(text) <= len(options) else None
+            self._leave_line()
+            return await ask_by_line(inquiry, self._read_answer)
 
     async def page(self, text: str) -> None:
         self._chat.say(text)
@@ -160,9 +135,8 @@ class PlainSession:
 
     async def _read_answer(self, prompt: str) -> str:
         """Read a line that was typed after the question appeared. Raises `NoAnswer`."""
-        if self._prompted:
-            self._print("")
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        self._leave_line()
+        discard_typed_ahead()
         self._partial = b""
         write(prompt, end="", flush=True)
         self._asked_at = time.monotonic()

@@ -15,6 +15,7 @@ import shutil
 import sys
 import termios
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -52,10 +53,14 @@ class Choice(Struct, frozen=True):
     has_scope: bool = False
 
 
+# What a person chose, and their words.
+Reply: TypeAlias = tuple[Choice, str]
+
+
 class Inquiry:
     """A question on the screen. `result` gets the chosen value with the words; None means that the person left it.
 
-    `stops_run`: to leave it stops the run that asks.
+    `stops_run`: to leave it stops the run that asks. `summary`, of a permission question, names the call again where its body is long.
     """
 
     def __init__(
@@ -66,12 +71,14 @@ class Inquiry:
         *,
         several: bool = False,
         stops_run: bool = True,
+        summary: str = "",
     ) -> None:
         self.title = title
         self.body = body
         self.choices = tuple(choices)
         self.several = several
         self.stops_run = stops_run
+        self.summary = summary
         self.selected = 0
         self.scope = 1
         self.scopes = SCOPES
@@ -80,11 +87,14 @@ class Inquiry:
         self.entering_words = False
         self.waiting = 0
         self.caret_row = 0
-        self.result: asyncio.Future[tuple[Choice, str] | None] = asyncio.get_running_loop().create_future()
         self._body_rows = 0
         self._shown_rows = 0
         self._ready_at: float | None = None
         self._taken = False
+
+    @cached_property
+    def result(self) -> asyncio.Future[Reply | None]:
+        return asyncio.get_running_loop().create_future()
 
     # Which keys are for the question
 
@@ -99,7 +109,6 @@ class Inquiry:
             self._ready_at = max(self._ready_at, now + GUARD_SECONDS)
 
     def has_focus(self, now: float, *, draft: bool) -> bool:
-        """Whether keys answer the question."""
         if self._ready_at is None or now < self._ready_at:
             return False
         return self._taken or not draft
@@ -269,7 +278,9 @@ def permission_inquiry(question: Question, formatter: CallFormatter) -> Inquiry:
         Choice("No", "no"),
         Choice("No, and say what to do instead", "no", wants_words=True),
     ]
-    inquiry = Inquiry(title, body, choices)
+    subject = formatter.describe(plan.tool.name, plan.input)
+    summary = truncate(escape_to_line(escape_invisible(subject)), MAX_SUMMARY_CHARS)
+    inquiry = Inquiry(title, body, choices, summary=f"{title} {summary}")
     if any(reason.kind == "guard" for reason in asked):
         inquiry.selected = len(choices) - 2  # No: what a guard warns of takes a deliberate choice
     if any("(/" in suggestion for suggestion in decision.suggestions):
@@ -372,7 +383,7 @@ def mark_parts(lines: Sequence[str], parts: Sequence[str]) -> list[list[TextSpan
     return marked
 
 
-def permission_answer(inquiry: Inquiry, question: Question, reply: tuple[Choice, str] | None) -> Answer:
+def permission_answer(inquiry: Inquiry, question: Question, reply: Reply | None) -> Answer:
     if reply is None or reply[0].value == "no":
         return Answer(False, "" if reply is None else reply[1].strip())
     if reply[0].value == "always":
@@ -391,7 +402,7 @@ def user_inquiry(question: UserQuestion) -> Inquiry:
     return Inquiry(first, body, choices, several=question.several and bool(question.options))
 
 
-def user_answer(inquiry: Inquiry, reply: tuple[Choice, str] | None) -> UserAnswer | None:
+def user_answer(inquiry: Inquiry, reply: Reply | None) -> UserAnswer | None:
     if reply is None:
         return None
     choice, words = reply
@@ -401,13 +412,28 @@ def user_answer(inquiry: Inquiry, reply: tuple[Choice, str] | None) -> UserAnswe
     return UserAnswer(tuple(options), words.strip())
 
 
+class InquiryQuestions:
+    """Asks the questions of tools one after another. `ask` shows an inquiry; None ends it without an answer."""
+
+    def __init__(self, ask: Callable[[Inquiry], Awaitable[Reply | None]]) -> None:
+        self._ask = ask
+
+    async def answer(self, questions: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
+        answers: list[UserAnswer] = []
+        for question in questions:
+            inquiry = user_inquiry(question)
+            answer = user_answer(inquiry, await self._ask(inquiry))
+            if answer is None:
+                return None
+            answers.append(answer)
+        return answers if any(map(str, answers)) else None
+
+
 MAX_SUMMARY_CHARS = 200
 ROWS_BELOW = 8
 """Rows of a question below the input: summary, reason, choices, prompt."""
-GUTTER = "  │ "
-"""Before every line of foreign text that may have line breaks, so that none can pass for a line of the question."""
-
 SCOPE_KEYS: Mapping[str, GrantScope] = {"a": "project", "s": "session", "e": "user"}
+SPELLED_OUT = {"": "n", "no": "n", "yes": "y", "always": "a"}
 
 # Shows a prompt and returns the typed line.
 ReadLine: TypeAlias = Callable[[str], Awaitable[str]]
@@ -418,7 +444,7 @@ class NoAnswer(Exception):
 
 
 def is_interactive() -> bool:
-    """Return whether somebody can be asked at the terminal."""
+    """Return whether a person can be asked at the terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -437,8 +463,7 @@ def permission_callback(root: str | os.PathLike[str]) -> Ask | None:
 
 
 def question_handler() -> QuestionHandler | None:
-    """Return a handler that asks at the terminal; None without a terminal."""
-    return TerminalQuestions(read_line) if is_interactive() else None
+    return InquiryQuestions(partial(ask_by_line, read_line=read_line)) if is_interactive() else None
 
 
 async def read_line(prompt: str) -> str:
@@ -463,98 +488,82 @@ def _read_line(prompt: str) -> str:
 async def ask_permission(
     question: Question, read_line: ReadLine, formatter: CallFormatter, *, in_session: bool = True
 ) -> Answer:
-    """Show a permission question and read until the answer is valid. Leaving the question is a no.
+    """Ask line by line whether a call may run. Leaving the question is a no."""
+    inquiry = permission_inquiry(question, formatter)
+    return permission_answer(inquiry, question, await ask_by_line(inquiry, read_line, in_session=in_session))
+
+
+async def ask_by_line(inquiry: Inquiry, read_line: ReadLine, *, in_session: bool = True) -> Reply | None:
+    """Show a question and read until the answer is valid; None where the person leaves it.
 
     In a session a rule can hold for that session alone, and a no is followed by the question what to do instead.
     """
-    inquiry = permission_inquiry(question, formatter)
-    scopes = _rule_scopes(inquiry, in_session=in_session)
-    console.write_error(
-        "\n".join(["", *_format_inquiry(inquiry, question, formatter), *_format_choices(inquiry, scopes)])
-    )
-    keys = ", ".join(["y", *scopes])
+    is_permission = bool(inquiry.summary)
+    keys = _permission_keys(inquiry, in_session=in_session) if is_permission else _number_keys(inquiry)
+    choices = [f"  [{key}] {text}" for key, text in keys.items()]
+    hint, prompt = ("", "  > ") if is_permission else _how_to_answer(inquiry)
+    console.write_error("\n".join(["", *_format_inquiry(inquiry), *choices, *([hint] if hint else [])]))
     try:
         while True:
-            reply = (await read_line("  > ")).strip().lower()
-            if reply in ("y", "yes"):
-                return Answer(True)
-            if scope := scopes.get("a" if reply == "always" else reply):
-                return Answer(True, remember=question.decision.suggestions, scope=scope)
-            if reply in ("n", "no", ""):
-                prompt = "  what should be done instead? (Enter: nothing) "
-                return Answer(False, (await read_line(prompt)).strip() if in_session else "")
-            console.write_error(f"  please answer {keys} or n")
+            line = (await read_line(prompt)).strip()
+            if not is_permission:
+                return parse_answer(line, inquiry)
+            key = SPELLED_OUT.get(line.lower(), line.lower())
+            if key == "n":
+                ask_back = "  what should be done instead? (Enter: nothing) "
+                return inquiry.choices[-1], (await read_line(ask_back)).strip() if in_session else ""
+            if key in keys:
+                if (scope := SCOPE_KEYS.get(key)) is not None:
+                    inquiry.scope = [name for name, _ in inquiry.scopes].index(scope)
+                return inquiry.choices[key != "y"], ""
+            console.write_error(f"  please answer {', '.join(list(keys)[:-1])} or n")
     except NoAnswer:
-        return Answer(False)
+        return None
 
 
-def _rule_scopes(inquiry: Inquiry, *, in_session: bool) -> dict[str, GrantScope]:
-    """The keys that remember the rule of a question, and where it then holds."""
-    if not any(choice.has_scope for choice in inquiry.choices):
-        return {}
-    offered = {scope for scope, _ in inquiry.scopes} - (set() if in_session else {"session"})
-    return {key: scope for key, scope in SCOPE_KEYS.items() if scope in offered}
-
-
-def _format_inquiry(inquiry: Inquiry, question: Question, formatter: CallFormatter) -> Iterator[str]:
+def _format_inquiry(inquiry: Inquiry) -> Iterator[str]:
     """Yield what is asked. Where the whole would push its beginning off the screen, the call is named again below it."""
     size = shutil.get_terminal_size()
     body = ["  " + row_text(tuple(line)) for line in inquiry.body]
     rows = sum(1 + len(line) // max(size.columns, 1) for line in body)
     yield inquiry.title
     yield from body
-    if rows + ROWS_BELOW > size.lines:
-        subject = formatter.describe(question.plan.tool.name, question.plan.input)
-        summary = truncate(escape_to_line(escape_invisible(subject)), MAX_SUMMARY_CHARS)
-        yield f"{inquiry.title} {summary} (all of it is above: {rows} rows)"
+    if inquiry.summary and rows + ROWS_BELOW > size.lines:
+        yield f"{inquiry.summary} (all of it is above: {rows} rows)"
 
 
-def _format_choices(inquiry: Inquiry, scopes: Mapping[str, GrantScope]) -> Iterator[str]:
-    yield "  [y] yes"
-    rule = next((choice.rule for choice in inquiry.choices if choice.has_scope), "")
+def _permission_keys(inquiry: Inquiry, *, in_session: bool) -> dict[str, str]:
+    """The letters that answer, and what each says."""
+    keys = {"y": "yes"}
     names = dict(inquiry.scopes)
-    for number, (key, scope) in enumerate(scopes.items()):
-        what = f"yes, and don't ask again for {rule} {names[scope]}" if number == 0 else f"the same {names[scope]}"
-        yield f"  [{key}] {what}"
-    yield "  [n] no"
+    what = "yes, and don't ask again for"
+    for choice in inquiry.choices:
+        for key, scope in SCOPE_KEYS.items() if choice.has_scope else ():
+            if scope in names and (in_session or scope != "session"):
+                keys[key] = f"{what} {choice.rule} {names[scope]}" if len(keys) == 1 else f"the same {names[scope]}"
+    return {**keys, "n": "no"}
 
 
-def _escaped_lines(text: str) -> list[str]:
-    return escape_invisible(text).split("\n")
+def _number_keys(inquiry: Inquiry) -> dict[str, str]:
+    labels = [choice.label for choice in inquiry.choices if not choice.wants_words]
+    return {str(number): label for number, label in enumerate(labels, start=1)}
 
 
-class TerminalQuestions:
-    """Asks the questions of tools one after another."""
-
-    def __init__(self, read_line: ReadLine) -> None:
-        self._read_line = read_line
-
-    async def answer(self, questions: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
-        """Return the answers; None where the user answered nothing, or left."""
-        answers: list[UserAnswer] = []
-        for question in questions:
-            console.write_error(f"\n{format_question(question)}")
-            try:
-                answers.append(parse_answer(await self._read_line("  > "), question))
-            except NoAnswer:
-                return None
-        return answers if any(map(str, answers)) else None
+def _how_to_answer(inquiry: Inquiry) -> tuple[str, str]:
+    """A line below the choices, and the prompt."""
+    if not inquiry.choices[-1].wants_words:
+        return "", "  a number (Enter: none) > "
+    numbers = "numbers" if inquiry.several else "a number"
+    return f"  ({numbers}, or your own words; Enter: no answer)" if len(inquiry.choices) > 1 else "", "  > "
 
 
-def format_question(question: UserQuestion) -> str:
-    """Return a question with its options, numbered."""
-    lines = [GUTTER + line if number else line for number, line in enumerate(_escaped_lines(question.question))]
-    lines += [f"  [{number}] {escape_to_line(option)}" for number, option in enumerate(question.options, start=1)]
-    if question.options:
-        lines.append(f"  ({'numbers' if question.several else 'a number'}, or your own words; Enter: no answer)")
-    return "\n".join(lines)
-
-
-def parse_answer(line: str, question: UserQuestion) -> UserAnswer:
-    """Parse a line: options by their numbers or one by its name, else free text."""
-    text, options = line.strip(), question.options
-    numbers = [int(word) for word in re.findall(r"\d+", text)] if re.fullmatch(r"[\d\s,;]{1,40}", text) else []
-    if numbers and all(1 <= number <= len(options) for number in numbers) and (len(numbers) == 1 or question.several):
-        return UserAnswer(tuple(options[number - 1] for number in dict.fromkeys(numbers)))
-    option = next((option for option in options if option.casefold() == text.casefold()), None)
-    return UserAnswer((option,)) if option else UserAnswer(words=text)
+def parse_answer(line: str, inquiry: Inquiry) -> Reply | None:
+    """Parse a line: choices by their numbers or one by its name, else the person's own words where they are an answer."""
+    text, choices = line.strip(), [choice for choice in inquiry.choices if not choice.wants_words]
+    numbers = [int(word) - 1 for word in re.findall(r"\d+", text)] if re.fullmatch(r"[\d\s,;]{1,40}", text) else []
+    if numbers and all(0 <= number < len(choices) for number in numbers) and (len(numbers) == 1 or inquiry.several):
+        inquiry.marked = set(numbers)
+        return choices[numbers[0]], ""
+    if (choice := next((each for each in choices if each.label.casefold() == text.casefold()), None)) is not None:
+        return choice, ""
+    return (inquiry.choices[-1], text) if inquiry.choices[-1].wants_words else None

@@ -81,7 +81,6 @@ def _styles(names: str) -> tuple[Style, ...]:
 
 
 def row_fragments(row: Row) -> list[Fragment]:
-    """What `console` writes for a row."""
     return [StyledText(span.text, _styles(span.style)) if span.style else span.text for span in row]
 
 

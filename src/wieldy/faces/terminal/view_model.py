@@ -393,7 +393,6 @@ class ViewModel:
         self.activity = Activity("waiting for the model", now)
 
     def apply(self, event: Event) -> None:
-        """Take in one event."""
         self.changes += 1
         match event:
             case ModelTextDelta():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ import pytest_asyncio
 from tests.needs import skip_untested
 
 from wieldy import Script, Session
-from wieldy.core.decision import Answer, Question
-from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.faces.terminal.chat import Chat
 from wieldy.faces.terminal.commands import COMMANDS, ExitChat, run_line
+from wieldy.faces.terminal.questions import Inquiry, Reply
+from wieldy.faces.terminal.text import row_text
 from wieldy.faces.terminal.view_model import rows
 
 pytestmark = pytest.mark.asyncio
@@ -34,15 +34,11 @@ class Person:
     def refresh(self, *, at_once: bool = False) -> None:
         return
 
-    async def ask_permission(self, question: Question) -> Answer | None:
-        return Answer(self.allows)
-
-    async def ask_user(self, question: UserQuestion) -> UserAnswer | None:
-        return None
-
-    async def choose(self, title: str, lines: Sequence[str], options: Sequence[str]) -> int | None:
-        self.asked.append((title, tuple(lines), tuple(options)))
-        return self.choices.pop(0) if self.choices else None
+    async def ask(self, inquiry: Inquiry) -> Reply | None:
+        lines = tuple(row_text(tuple(line)) for line in inquiry.body)
+        self.asked.append((inquiry.title, lines, tuple(choice.label for choice in inquiry.choices)))
+        choice = self.choices.pop(0) if self.choices else None
+        return None if choice is None else (inquiry.choices[choice], "")
 
     async def page(self, text: str) -> None:
         return
