@@ -62,10 +62,8 @@ async def test_all_questions_are_put_and_silence_is_no_answer(capsys: pytest.Cap
     async def line(prompt: str) -> str:
         return next(lines, "")
 
-    assert await InquiryQuestions(partial(ask_by_line, read_line=line)).answer([ONE, SEVERAL]) == [
-        UserAnswer(("SQLite",)),
-        UserAnswer(words="both"),
-    ]
+    questions = InquiryQuestions(partial(ask_by_line, read_line=line))
+    assert await questions.answer([ONE, SEVERAL]) == [UserAnswer(("SQLite",)), UserAnswer(words="both")]
     told = capsys.readouterr().err
     assert "Which database?\n  [1] Postgres\n  [2] SQLite\n" in told
     assert "(numbers, or your own words; Enter: no answer)" in told
