@@ -60,7 +60,8 @@ Reply: TypeAlias = tuple[Choice, str]
 class Inquiry:
     """A question on the screen. `result` gets the chosen value with the words; None means that the person left it.
 
-    `stops_run`: to leave it stops the run that asks. `summary`, of a permission question, names the call again where its body is long.
+    `stops_run`: to leave it stops the run that asks. `summary`, only of a permission question, names the call again below a
+    long body.
     """
 
     def __init__(
