@@ -19,8 +19,7 @@ from bench.claim import Claim
 
 from wieldy import Script, Session
 from wieldy.faces.batch.rates import RateLimiter
-from wieldy.faces.batch.store import AttemptResult
-from wieldy.faces.batch.store import ResultStore
+from wieldy.faces.batch.store import AttemptResult, ResultStore
 from wieldy.faces.batch.workers import WorkerProcess
 from wieldy.shell.backends.overlay import overlay_problem
 
