@@ -11,20 +11,21 @@ from msgspec.structs import replace
 from wieldy.core.decision import Behavior, Reason
 from wieldy.core.effects import Fetches, Reads, Writes
 from wieldy.core.text import describe_invisible, escape_invisible
-from wieldy.policy.permissions import indirect_writes, symlinks
-from wieldy.policy.permissions.embedded_code import ArgumentScanner, CommandLine
-from wieldy.policy.permissions.escalation import escalating_option, tested_paths
+from wieldy.policy.permissions.arguments import ArgumentScanner, CommandLine
 from wieldy.policy.permissions.files import FileAccess, FilePolicy, NetworkPolicy
 from wieldy.policy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.policy.permissions.repository_links import outside_reads
 from wieldy.policy.permissions.rules import CommandRule, Rule
 from wieldy.policy.permissions.ruleset import RuleIndex
-from wieldy.shell.effects.interpreters import argument_texts
+from wieldy.shell.effects.programs.interpreters import argument_texts
+from wieldy.shell.effects.programs.offers import escalating_option, tested_paths
+from wieldy.shell.effects.programs.transfers import linked_paths, list_folder, overwritten, transfers, written_patterns
+from wieldy.shell.effects.sweeps import UncertainNames, find_links
 
 if TYPE_CHECKING:
     from wieldy.shell.effects.analysis import Analysis
-    from wieldy.shell.effects.catastrophic import Danger
     from wieldy.shell.effects.command_part import CommandPart
+    from wieldy.shell.effects.programs.catastrophic import Danger
     from wieldy.shell.effects.programs.subcommands import OtherSpellings
 
 RESTRICTING: tuple[Behavior, ...] = ("deny", "ask")
@@ -74,7 +75,7 @@ class CommandPolicy:
                     if finding.behavior != "allow":
                         text = f"{finding.reason.text}, and git in {folder} may read it"
                         yield replace(finding, reason=replace(finding.reason, text=text))
-        except symlinks.UncertainNames as error:
+        except UncertainNames as error:
             yield Finding(Reason("path", "ask", str(error), part=command))
 
     def _judge_sweeps(
@@ -84,7 +85,7 @@ class CommandPolicy:
         if not analysis.sweeps or (context.mode.accepts_all and not self._files.denies_anything):
             return
         try:
-            for link in symlinks.find_links(analysis.sweeps, self._files.files):
+            for link in find_links(analysis.sweeps, self._files.files):
                 access = FileAccess(
                     Reads(link),
                     command,
@@ -96,7 +97,7 @@ class CommandPolicy:
                 finding = self._files.judge(access, context)
                 if finding.behavior != "allow":
                     yield finding
-        except symlinks.UncertainNames as error:
+        except UncertainNames as error:
             if exact_rule is None and not context.mode.accepts_all:
                 yield Finding(Reason("path", "ask", str(error), part=command))
 
@@ -145,9 +146,9 @@ class CommandPolicy:
                 rule = self._deny.for_mentioned_host(argument_texts(part, plain=True))
                 if rule is not None:
                     yield Finding(rule_reason(rule, "may forbid a host that it mentions", part.text, "ask"))
-            yield from indirect_writes.judge_unknown(part, self._files)
+            yield from _judge_unknown_writes(part, self._files)
             yield from self._judge_linked(part, program, context)
-        for effect in (*part.effects, *indirect_writes.find_writes(part, self._files)):
+        for effect in (*part.effects, *_unnamed_writes(part, self._files)):
             if isinstance(effect, (Reads, Writes)):
                 redirected = effect in part.redirect_effects
                 access = FileAccess(
@@ -165,7 +166,7 @@ class CommandPolicy:
 
     def _judge_linked(self, part: CommandPart, program: Finding, context: DecisionContext) -> Iterator[Finding]:
         """Judge what new links lead to as if it were touched: whatever uses the link later names only the link."""
-        for path in indirect_writes.linked_paths(part, self._files.files):
+        for path in linked_paths(part, self._files.files):
             for effect in (Reads(path), Writes(path)):
                 finding = self._files.judge(FileAccess(effect, part.text, program, recursive=True), context)
                 may_reach = finding.reason.kind == "path" and isinstance(effect, Reads) and finding.behavior == "ask"
@@ -291,3 +292,24 @@ def _harmless_reason(part: CommandPart) -> Reason | None:
     if not part.argv and part.known:
         return Reason("analysis", "allow", "it runs no program", part=part.text)
     return None
+
+
+def _unnamed_writes(part: CommandPart, files: FilePolicy) -> Iterator[Writes]:
+    """Yield the files that come into a folder under the name they had elsewhere, as when a file is copied into it."""
+    sources = [effect.path for effect in part.effects if isinstance(effect, Reads)]
+    for effect in part.effects if sources else ():
+        if isinstance(effect, Writes) and files.is_folder(effect.path):
+            yield from (Writes(os.path.join(effect.path, os.path.basename(source))) for source in sources)
+    for folder, source in transfers(part):
+        yield from (Writes(os.path.join(folder, name)) for name in list_folder(source, files.files) or ())
+    yield from (Writes(path) for path in overwritten(part, files.files) if files.is_protected(path))
+    yield from (Writes(path) for pattern in written_patterns(part) for path in files.protected_matches(pattern))
+
+
+def _judge_unknown_writes(part: CommandPart, files: FilePolicy) -> Iterator[Finding]:
+    """Ask where unknown files may come into a folder that has protected ones."""
+    for folder, source in transfers(part):
+        if list_folder(source, files.files) is None and files.may_hold_protected(folder):
+            text = f"what comes into {folder} is unknown, and protected files may be among it"
+            yield Finding(Reason("guard", "ask", text, part=part.text))
+            return

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem
 from wieldy.policy.permissions.paths import is_below
-from wieldy.policy.permissions.symlinks import UncertainNames
+from wieldy.shell.effects.sweeps import UncertainNames
 
 MAX_FOLDERS = 2_000
 MAX_POINTER_SIZE = 1_000_000

@@ -13,13 +13,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.effects import Effects, Opaque
-from wieldy.shell.effects.catastrophic import Danger, find_dangers, fork_bombs
 from wieldy.shell.effects.command_part import CommandPart, Sweep
-from wieldy.shell.effects.pipeline_input import UNKNOWN_INPUT
+from wieldy.shell.effects.programs.catastrophic import Danger, find_dangers, fork_bombs
 from wieldy.shell.effects.programs.git import enters_submodules, repository_folders
+from wieldy.shell.effects.programs.pipeline_input import UNKNOWN_INPUT
+from wieldy.shell.effects.programs.wrappers import unwrap
 from wieldy.shell.effects.script_analyzer import ScriptAnalyzer
 from wieldy.shell.effects.words import ShellState, Word, literal
-from wieldy.shell.effects.wrappers import unwrap
 from wieldy.shell.parsing.cross_check import parsers_agree
 from wieldy.shell.parsing.parser import parse
 from wieldy.shell.parsing.syntax import TooComplex, Unparsable

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from wieldy.core.effects import Effect, Fetches, Reads, Runs, Writes
 from wieldy.shell.effects.command_part import CommandPart, Sweep
-from wieldy.shell.effects.pipeline_input import UNKNOWN_INPUT, PipelineInput, output_of_stage
 from wieldy.shell.effects.programs.builtins import is_harmless_variable, is_script_variable
 from wieldy.shell.effects.programs.find import executed_commands, listed_links
+from wieldy.shell.effects.programs.pipeline_input import UNKNOWN_INPUT, PipelineInput, output_of_stage
 from wieldy.shell.effects.programs.registry import check_program
 from wieldy.shell.effects.programs.spec import NO_EFFECTS, CallEffects, ProgramCall, unknown, word_set
+from wieldy.shell.effects.programs.wrappers import SHELLS, UnwrappedCommand, fill_placeholder, unwrap
 from wieldy.shell.effects.side_effects import constant_variables, may_change_cwd
 from wieldy.shell.effects.words import (
     PROCESS_SUBSTITUTION_PATH,
@@ -26,7 +27,6 @@ from wieldy.shell.effects.words import (
     resolve_word,
     resolve_words,
 )
-from wieldy.shell.effects.wrappers import SHELLS, UnwrappedCommand, fill_placeholder, unwrap
 from wieldy.shell.parsing import syntax
 from wieldy.shell.parsing.parser import MAX_WORK, NEW_COMMAND_WORK, REPEATED_COMMAND_WORK, parse
 

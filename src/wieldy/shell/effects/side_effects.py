@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from wieldy.shell.effects.pipeline_input import UNKNOWN_INPUT
 from wieldy.shell.effects.programs.builtins import ASSIGNING_BUILTINS, assigned_variables
+from wieldy.shell.effects.programs.pipeline_input import UNKNOWN_INPUT
 from wieldy.shell.effects.programs.spec import word_set
+from wieldy.shell.effects.programs.wrappers import unwrap
 from wieldy.shell.effects.words import ShellState, resolve_words
-from wieldy.shell.effects.wrappers import unwrap
 from wieldy.shell.parsing import syntax
 
 _CWD_CHANGERS = word_set("cd pushd popd eval source .")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.policy.permissions.inline_code import python_files
+from wieldy.shell.effects.programs.interpreters import python_files
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.policy.permissions import symlinks
 from wieldy.shell.effects.command_part import Sweep
+from wieldy.shell.effects.sweeps import UncertainNames, find_links
 
 
 @pytest.fixture
@@ -167,5 +167,5 @@ def test_a_glob_behind_a_folder_finds_no_options(judge, called, root: str) -> No
 def test_the_number_of_files_looked_at_is_bounded(tmp_path: Path) -> None:
     for name in range(30):
         (tmp_path / str(name)).touch()
-    with pytest.raises(symlinks.UncertainNames, match="too many"):
-        list(symlinks.find_links([Sweep(os.fspath(tmp_path))], max_entries=20))
+    with pytest.raises(UncertainNames, match="too many"):
+        list(find_links([Sweep(os.fspath(tmp_path))], max_entries=20))

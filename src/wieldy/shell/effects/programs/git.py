@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
@@ -487,3 +487,53 @@ def names_files(command: str, args: tuple[Word, ...]) -> bool:
 def before_paths(args: tuple[Word, ...]) -> tuple[Word, ...]:
     end = next((index for index, word in enumerate(args) if word.static and word.text == "--"), len(args))
     return args[:end]
+
+
+# Commands of others that git runs, for rules that forbid some
+
+_GIT_RUN_SUBCOMMANDS = {"submodule": "foreach", "bisect": "run", "for-each-repo": "", "filter-branch": "", "config": ""}
+_GIT_RUN_SUBCOMMANDS |= {"remote-ext": "", "shell": "", "remote-fd": ""}
+_GIT_COMMAND_OPTIONS = {"--exec", "--extcmd", "--upload-pack", "--receive-pack", "--open-files-in-pager", "--config"}
+_GIT_COMMAND_OPTIONS |= {
+    "--smtp-server",
+    "--sendmail-cmd",
+    "--to-cmd",
+    "--cc-cmd",
+    "--exec-path",
+    "--config-env",
+    "--exec",
+}
+_GIT_SHORT_COMMAND_OPTIONS = {
+    "rebase": ("-x",),
+    "difftool": ("-x",),
+    "grep": ("-O",),
+    **dict.fromkeys(("clone", "ls-remote", "fetch-pack"), ("-u",)),
+}
+# Settings of git that run nothing, whatever their value is.
+HARMLESS_SETTING = re.compile(
+    r"(user|color|advice|log|init|safe|commit|pull|push|fetch|column|status|http|gc\.auto|merge\.conflictstyle|rebase\.auto\w+"
+    r"|core\.(quotepath|autocrlf|longpaths|abbrev|filemode|symlinks|ignorecase))\b.*",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def commands_in_git_call(words: tuple[Word, ...]) -> Iterator[str]:
+    """Yield what git would run: settings of `-c`, options that name programs, and arguments of some sub-commands."""
+    texts = [word.text if word.static else word.source.strip("\"'") for word in words]
+    call = split_git_args(words)
+    for text, following in pairwise((*texts, "")):
+        option, equals, value = text.partition("=")
+        if option in _GIT_COMMAND_OPTIONS or (option.startswith("--") and option.endswith("-filter")):
+            yield value if equals else following
+        elif text[:2] in _GIT_SHORT_COMMAND_OPTIONS.get(call.command, ()):
+            yield text[2:] or following
+        elif text.startswith("ext::"):
+            # There a percent sign before a blank keeps words together.
+            yield text.removeprefix("ext::").replace("% ", " ")
+    # Behind most sub-commands `-c` means something else.
+    global_count = len(texts) if call.command == "clone" else len(texts) - len(call.args)
+    yield from (value for option, value in pairwise(texts[:global_count]) if option == "-c")
+    marker = _GIT_RUN_SUBCOMMANDS.get(call.command)
+    arguments = [word.text if word.static else word.source.strip("\"'") for word in call.args]
+    if marker is not None and (not marker or marker in arguments):
+        yield " ".join(arguments[arguments.index(marker) + 1 :] if marker else arguments)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from wieldy.shell.effects.pipeline_input import PipelineInput
+from wieldy.shell.effects.programs.pipeline_input import PipelineInput
 from wieldy.shell.effects.programs.spec import ParsedArgs, UnknownArguments, option_table, parse_args, word_set
 from wieldy.shell.effects.words import Word, command_text, literal, unquoted_text
 

@@ -10,26 +10,15 @@ from glob import has_magic, iglob
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from wieldy.core.decision import Reason
-from wieldy.core.effects import Reads, Writes
+from wieldy.core.effects import Writes
 from wieldy.core.filesystem import LOCAL_FILES, FileSystem
-from wieldy.policy.permissions.files import FilePolicy
-from wieldy.policy.permissions.findings import Finding
+from wieldy.shell.effects.programs.profiles import profile_of
 
 if TYPE_CHECKING:
     from wieldy.shell.effects.command_part import CommandPart
     from wieldy.shell.effects.words import Word
 
 UNPACKING = frozenset({"cp", "mv", "rsync", "tar", "bsdtar", "unzip", "7z", "7za", "7zz", "cpio"})
-# Programs that change the files they are given, and the option by which they do.
-_IN_PLACE = {
-    "xxd": r"-\w*r",
-    "perl": r"-\w*i",
-    "ruby": r"-\w*i",
-    "gawk": r"-i|--include",
-    "awk": r"-i|--include",
-    **dict.fromkeys(("ed", "ex", "vi", "vim", "nvim", "emacs", "nano", "patch", "sponge", "truncate"), ""),
-}
 MAX_GLOB_MATCHES = 1_000
 _EXTRACTS = re.compile(r"-?[A-Za-z]*x[A-Za-z]*|--extract|--get")
 _LISTS_ONLY = re.compile(r"-[A-Za-z]*[ltpvZ][A-Za-z]*")
@@ -39,19 +28,7 @@ _COPY_AS_LINK = re.compile(r"-[A-Za-z]*[ls][A-Za-z]*|--link|--symbolic-link")
 _REMOTE = re.compile(r"[^/]*:.*")
 
 
-def find_writes(part: CommandPart, files: FilePolicy) -> Iterator[Writes]:
-    """Yield the files that come into a folder under the name they had elsewhere, as when a file is copied into it."""
-    sources = [effect.path for effect in part.effects if isinstance(effect, Reads)]
-    for effect in part.effects if sources else ():
-        if isinstance(effect, Writes) and files.is_folder(effect.path):
-            yield from (Writes(os.path.join(effect.path, os.path.basename(source))) for source in sources)
-    for folder, source in _transfers(part):
-        yield from (Writes(os.path.join(folder, name)) for name in _list_folder(source, files.files) or ())
-    yield from (Writes(path) for path in _overwritten(part, files.files) if files.is_protected(path))
-    yield from (Writes(path) for pattern in _written_patterns(part) for path in files.protected_matches(pattern))
-
-
-def _written_patterns(part: CommandPart) -> Iterator[str]:
+def written_patterns(part: CommandPart) -> Iterator[str]:
     """Yield the globs for files that a part writes: targets of redirections, and arguments of a writing program."""
     yield from part.redirect_patterns
     if any(isinstance(effect, Writes) and effect not in part.redirect_effects for effect in part.effects):
@@ -60,10 +37,10 @@ def _written_patterns(part: CommandPart) -> Iterator[str]:
                 yield from (os.path.normpath(os.path.join(cwd, word.text)) for cwd in part.cwds)
 
 
-def _overwritten(part: CommandPart, files: FileSystem) -> Iterator[str]:
+def overwritten(part: CommandPart, files: FileSystem) -> Iterator[str]:
     """Yield what globs match that a writing part is given, and the operands of programs that change files in place."""
     writes = any(isinstance(effect, Writes) for effect in part.effects)
-    in_place = not part.known and _changes_in_place(part)
+    in_place = not part.known and changes_in_place(part)
     for word in part.argv[1:] if writes or in_place else ():
         for cwd in part.cwds:
             path = os.path.join(cwd, word.text)
@@ -73,19 +50,10 @@ def _overwritten(part: CommandPart, files: FileSystem) -> Iterator[str]:
                 yield os.path.normpath(path)
 
 
-def _changes_in_place(part: CommandPart) -> bool:
-    program = os.path.basename(part.program or "").rstrip("0123456789.")
-    option = _IN_PLACE.get(program)
+def changes_in_place(part: CommandPart) -> bool:
+    """Whether a part changes the files it is given."""
+    option = profile_of(os.path.basename(part.program or "").rstrip("0123456789.")).in_place
     return option is not None and (not option or any(re.match(option, word.text) for word in part.argv[1:]))
-
-
-def judge_unknown(part: CommandPart, files: FilePolicy) -> Iterator[Finding]:
-    """Ask where unknown files may come into a folder that has protected ones."""
-    for folder, source in _transfers(part):
-        if _list_folder(source, files.files) is None and files.may_hold_protected(folder):
-            text = f"what comes into {folder} is unknown, and protected files may be among it"
-            yield Finding(Reason("guard", "ask", text, part=part.text))
-            return
 
 
 def linked_paths(part: CommandPart, files: FileSystem) -> Iterator[str]:
@@ -108,7 +76,7 @@ def linked_paths(part: CommandPart, files: FileSystem) -> Iterator[str]:
                     yield path
 
 
-def _list_folder(source: str | None, files: FileSystem) -> list[str] | None:
+def list_folder(source: str | None, files: FileSystem) -> list[str] | None:
     try:
         return [entry.name for entry in files.list_folder(source)] if source is not None else None
     except OSError:
@@ -133,11 +101,11 @@ def _matching(folder: str, pattern: str, files: FileSystem) -> list[str]:
     if not has_magic(pattern):
         path = os.path.join(folder, pattern)
         return [path] if files.exists(path) else []
-    names = _list_folder(folder, files) or []
+    names = list_folder(folder, files) or []
     return [os.path.join(folder, name) for name in names if fnmatchcase(name, pattern)]
 
 
-def _transfers(part: CommandPart) -> Iterator[tuple[str, str | None]]:
+def transfers(part: CommandPart) -> Iterator[tuple[str, str | None]]:
     """Yield each folder that is filled and the folder it is filled from, None where nobody can tell."""
     if part.program not in UNPACKING:
         return
