@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.errors import WieldyError
@@ -24,7 +24,15 @@ from wieldy.core.realpath import realpath
 from wieldy.core.state_dirs import state_home
 from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.core.workspace import Workspace
-from wieldy.files.journal.entries import ChangeOrigin, FileChange, Uncovered, limit_uncovered, summarize_uncovered
+from wieldy.files.journal.entries import (
+    ChangeOrigin,
+    FileChange,
+    Uncovered,
+    from_json,
+    limit_uncovered,
+    summarize_uncovered,
+    to_json,
+)
 from wieldy.files.journal.journal import Journal, snapshot_folder
 from wieldy.files.journal.snapshot_contents import (
     RUNNING_PREFIX,
@@ -41,7 +49,6 @@ from wieldy.files.journal.snapshot_contents import (
 from wieldy.files.journal.store import JournalStore
 from wieldy.files.journal.tree_manifest import (
     CLOCK_TICK_NS,
-    FileStamp,
     FolderState,
     TreeManifest,
     next_manifest_name,
@@ -51,7 +58,7 @@ from wieldy.files.journal.tree_manifest import (
     save_manifest,
 )
 from wieldy.files.journal.tree_snapshot import TreeSnapshots
-from wieldy.files.writing.tree_commit import Node, NodeChange, NodeKind
+from wieldy.files.writing.tree_commit import NodeChange
 
 # How long recovery waits for the guardian, and how long its walk may take.
 GUARDIAN_SECONDS = 5.0
@@ -60,29 +67,17 @@ POLL_SECONDS = 0.02
 CHANGED_LATER = "it was changed after the process died, or by a command that outlived it"
 
 
-class RecordedPath(msgspec.Struct, frozen=True):
-    """A `WatchedPath`."""
-
-    path: bytes
-    stamp: FileStamp | None
-    source: int | bytes | None
-    kind: NodeKind | None
-    mode: int
-    target: bytes
-    missing_folders: tuple[bytes, ...]
-
-
-class RunningCommand(msgspec.Struct, frozen=True):
-    """What recovery needs to know about a command. Names are bytes, as file names may be any bytes."""
+class RunningCommand(Struct, frozen=True):
+    """What recovery needs to know about a command."""
 
     origin: ChangeOrigin
     started: int
-    folders: tuple[bytes, ...]
+    folders: tuple[str, ...]
     manifest: str
-    paths: tuple[RecordedPath, ...]
-    unreached: tuple[bytes, ...]
-    unreadable: tuple[bytes, ...]
-    ended_file: bytes
+    paths: dict[str, WatchedPath]
+    unreached: list[str]
+    unreadable: list[str]
+    ended_file: str
 
 
 class RunningCommands:
@@ -100,16 +95,16 @@ class RunningCommands:
         record = RunningCommand(
             origin,
             snapshot.started,
-            tuple(map(os.fsencode, snapshot.scope.folders)),
+            snapshot.scope.folders,
             manifest,
-            tuple(_recorded(path, watched) for path, watched in snapshot.paths.items()),
-            _encode(snapshot.manifest.unreached),
-            _encode(snapshot.manifest.unreadable),
-            os.fsencode(ended_file),
+            snapshot.paths,
+            snapshot.manifest.unreached,
+            snapshot.manifest.unreadable,
+            ended_file,
         )
         path = copies.folder / f"{RUNNING_PREFIX}{os.urandom(6).hex()}"
         temporary = path.with_name(f"new-{path.name}")
-        temporary.write_bytes(msgspec.msgpack.encode(record))
+        temporary.write_text(to_json(record))
         os.replace(temporary, path)
         self._manifests[path] = manifest
         return path
@@ -163,19 +158,19 @@ def _recover(
     path: Path, copies: FileCopies, store: JournalStore, env: Mapping[str, str], notify: Callable[[str], None]
 ) -> None:
     try:
-        record = msgspec.msgpack.decode(path.read_bytes(), type=RunningCommand)
-    except msgspec.DecodeError:
+        record = from_json(path.read_bytes(), RunningCommand)
+    except ValueError:
         path.unlink()
         return
     origin = record.origin
     if any(entry.tool == origin.tool and entry.session == origin.session for entry in store.find(call=origin.call_id)):
         path.unlink()  # it died after its changes were recorded
         return
-    ended = _wait_for_end(os.fsdecode(record.ended_file))
+    ended = _wait_for_end(record.ended_file)
     changes = _find_changes(record, copies, env)
     changes = _only_by_command(changes, ended)
     if changes.changes or changes.nodes or changes.uncovered:
-        store.record(changes.changes, msgspec.structs.replace(origin, uncovered=changes.uncovered), changes.nodes)
+        store.record(changes.changes, replace(origin, uncovered=changes.uncovered), changes.nodes)
         from wieldy.core.text import printable_path
 
         paths = dict.fromkeys(each.path for each in changes.changes) | dict.fromkeys(
@@ -191,19 +186,14 @@ def _recover(
 
 def _find_changes(record: RunningCommand, copies: FileCopies, env: Mapping[str, str]) -> TreeChanges:
     folders = read_manifest(copies.folder / record.manifest) if record.manifest else {}
-    tops = tuple(map(os.fsdecode, record.folders))
     if folders is None:
         reason = "the process died while a command ran, and the record of the files before it is damaged"
-        return TreeChanges((), tuple(Uncovered(top, reason, False) for top in tops))
+        return TreeChanges((), tuple(Uncovered(top, reason, False) for top in record.folders))
     manifest = TreeManifest(record.started)
     manifest.folders = folders
-    manifest.unreached = [os.fsdecode(path) for path in record.unreached]
-    manifest.unreadable = [os.fsdecode(path) for path in record.unreadable]
-    snapshot = TreeSnapshot(SnapshotScope(tops), manifest)
-    for each in record.paths:
-        node = None if each.kind is None else Node(each.kind, each.mode, os.fsdecode(each.target))
-        watched = WatchedPath(each.stamp, each.source, node, tuple(map(os.fsdecode, each.missing_folders)))
-        snapshot.paths[os.fsdecode(each.path)] = watched
+    manifest.unreached, manifest.unreadable = record.unreached, record.unreadable
+    snapshot = TreeSnapshot(SnapshotScope(record.folders), manifest)
+    snapshot.paths = record.paths
     snapshots = TreeSnapshots(copies.folder.parent, env, SnapshotLimits(seconds=WALK_SECONDS))
     snapshots.contents.copies = copies
     return snapshots.compare(snapshot, keep_rules=False)
@@ -238,19 +228,6 @@ def _change_time(path: str) -> int | None:
         return None
 
 
-def _recorded(path: str, watched: WatchedPath) -> RecordedPath:
-    node = watched.node
-    return RecordedPath(
-        os.fsencode(path),
-        watched.stamp,
-        watched.source,
-        None if node is None else node.kind,
-        0 if node is None else node.mode,
-        b"" if node is None else os.fsencode(node.target),
-        _encode(watched.missing_folders),
-    )
-
-
 def _wait_for_end(ended_file: str) -> int | None:
     """When the last process of the command ended, in nanoseconds; None if the guardian has not said so."""
     deadline = time.monotonic() + GUARDIAN_SECONDS
@@ -267,10 +244,6 @@ def _wait_for_end(ended_file: str) -> int | None:
 
 def _is_same(one: tuple[str, FolderState], other: tuple[str, FolderState]) -> bool:
     return one[0] == other[0] and one[1] is other[1]
-
-
-def _encode(paths: list[str] | tuple[str, ...]) -> tuple[bytes, ...]:
-    return tuple(map(os.fsencode, paths))
 
 
 class CommandSnapshots:

@@ -4,16 +4,20 @@ cannot restore, in words.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from wieldy.core.text import printable_path
 from wieldy.files.writing.disk import WriteMethod
 from wieldy.files.writing.tree_commit import NodeChange
+
+T = TypeVar("T")
 
 # "command" entries hold what a shell command changed, as seen by the snapshots around it.
 EntryKind: TypeAlias = Literal["edit", "command", "undo", "redo"]
@@ -106,6 +110,16 @@ class JournalEntry(Struct, frozen=True):
         return tuple(dict.fromkeys((*(file.path for file in self.files), *(node.path for node in self.nodes))))
 
 
+def to_json(value: object) -> str:
+    """Records as JSON; unlike msgspec's own encoder it takes file names that are not valid UTF-8."""
+    return json.dumps(msgspec.to_builtins(value))
+
+
+def from_json(text: str | bytes, kind: type[T]) -> T:
+    """The reverse of `to_json`. Raises `ValueError`."""
+    return msgspec.convert(json.loads(text), kind)
+
+
 def content_hash(data: bytes) -> str:
     """The key of a content in the journal."""
     return sha256(data).hexdigest()[:40]  # processors have instructions for it
@@ -141,10 +155,7 @@ def enclosing_folders(paths: Iterable[str], most: int = MAX_FOLDERS) -> list[str
 
 def summarize_uncovered(uncovered: Sequence[Uncovered], root: str = "") -> str:
     """One phrase for each reason: the first paths, how many more, and why."""
-    by_reason: dict[str, list[str]] = {}
-    for each in uncovered:
-        by_reason.setdefault(each.reason, []).append(each.path)
-    return "; ".join(_phrase(paths, reason, root) for reason, paths in by_reason.items())
+    return "; ".join(uncovered_lines(uncovered, root))
 
 
 def uncovered_lines(uncovered: Sequence[Uncovered], root: str = "") -> list[str]:

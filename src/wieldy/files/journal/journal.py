@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from hashlib import blake2b
 from pathlib import Path
-from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wieldy.core.events import Notice
 from wieldy.core.filesystem import RemoteFileSystem
 from wieldy.core.session_files import remove_old_sessions
 from wieldy.core.state_dirs import make_private_folder
-from wieldy.core.threads import in_thread, in_thread_uncancellable, run_in_background
+from wieldy.core.threads import in_thread_uncancellable, run_in_background
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import ChangeOrigin, EntryState, FileChange, JournalEntry
 from wieldy.files.journal.store import ContentUnavailable, JournalStore
@@ -116,6 +115,8 @@ DAY = 86_400.0
 STAMP_NAME = "swept"
 # Entries go in steps of this fraction until a journal is small enough.
 STEP = 0.1
+# So much is stored before it is worth compressing it at once.
+COMPRESS_BYTES = 8 << 20
 # Copies of files around commands save time, nothing more.
 COPIES_DAYS = 7
 
@@ -140,7 +141,7 @@ class Retention:
         self._next_check = 0.0
 
     def is_due(self) -> bool:
-        """Whether nobody has swept today. Marks it as done, so that no other process begins as well."""
+        """Whether no process has swept today. Marks it as done, so that no other process begins as well."""
         if self._clock() < self._next_check:
             return False
         stamp = self._folder / STAMP_NAME
@@ -164,7 +165,6 @@ class Retention:
             remove_old_sessions(self._folder.parent / "sessions", self._clock() - self._session_days * DAY)
         with suppress(OSError):
             for folder in sorted(path for path in self._folder.iterdir() if path.is_dir()):
-                self._remove_old_format(folder)
                 self._remove_old_copies(folder)
                 if (folder / DATABASE_NAME).exists():
                     store = JournalStore(folder / DATABASE_NAME, replace_unusable=False)
@@ -200,18 +200,11 @@ class Retention:
                 finally:
                     os.close(lock)
 
-    def _remove_old_format(self, folder: Path) -> None:
-        """Remove the journal files that versions before the database wrote."""
-        for path in folder.glob("*.journal"):
-            with suppress(OSError):
-                if self._clock() - path.stat().st_mtime > self._max_age:
-                    path.unlink()
 
-
-def compress_contents(database: str, is_stopped: Callable[[], bool]) -> None:
-    """Compress what a journal has stored since the last time, until that is done or stopped."""
+def compress_contents(database: str) -> None:
+    """Compress what a journal has stored since the last time."""
     with closing(JournalStore(Path(database), replace_unusable=False)) as store, suppress(OSError):
-        store.compress_contents(is_stopped)
+        store.compress_contents()
 
 
 def recover_pending(store: JournalStore, locks: FileLocks, writer: LocalWriter, notify: Callable[[str], None]) -> None:
@@ -256,9 +249,6 @@ def _file_names(entry: JournalEntry) -> str:
 
 T = TypeVar("T")
 
-# So much is stored before it is worth a background thread to compress it.
-COMPRESS_BYTES = 8 << 20
-
 
 class Journal:
     """The service `workspace.services.journal`. Files are written through it by `files/apply_edit.py` alone.
@@ -279,8 +269,6 @@ class Journal:
         self.store = JournalStore(journal_path(workspace), notify=self._notify)
         self.locks = FileLocks(home / "locks")
         self._snapshots = snapshot_folder(workspace)
-        self._compression: Thread | None = None
-        self._is_closing = Event()
         self.retention = Retention(
             home / "journal",
             max_age_days=workspace.setting("journal.maxAgeDays"),
@@ -312,13 +300,10 @@ class Journal:
 
     def sweep_if_due(self) -> None:
         """Compress contents and drop old entries in the background, when enough has come together."""
-        is_compressing = self._compression is not None and self._compression.is_alive()
         with suppress(RuntimeError):  # the system allows no more threads: another time
-            if self.store.uncompressed_bytes > COMPRESS_BYTES and not is_compressing:
-                arguments = (self.store.database.path, self._is_closing.is_set)
-                thread = Thread(target=compress_contents, args=arguments, daemon=True)
-                thread.start()
-                self._compression, self.store.uncompressed_bytes = thread, 0
+            if self.store.uncompressed_bytes > COMPRESS_BYTES:
+                run_in_background(compress_contents, self.store.database.path)
+                self.store.uncompressed_bytes = 0
             if self.retention.is_due():
                 run_in_background(self.retention.sweep)
 
@@ -396,9 +381,6 @@ class Journal:
                 self.workspace.emit(Notice(text=self.notices.popleft()))
 
     async def aclose(self) -> None:
-        self._is_closing.set()  # the daily sweep compresses the rest
-        if self._compression is not None:
-            await in_thread(self._compression.join)
         self.store.close()
 
     def _notify(self, notice: str) -> None:

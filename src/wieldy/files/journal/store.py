@@ -18,7 +18,7 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -38,9 +38,11 @@ from wieldy.files.journal.entries import (
     JournalEntry,
     Uncovered,
     content_hash,
+    from_json,
+    to_json,
 )
 from wieldy.files.writing.disk import LOCAL_DISK, FileWrite, WriteMethod, split_path, sync_folder
-from wieldy.files.writing.tree_commit import Node, NodeChange
+from wieldy.files.writing.tree_commit import NodeChange
 
 T = TypeVar("T")
 
@@ -72,8 +74,10 @@ MIGRATIONS = (
     CREATE TABLE contents (
         hash TEXT PRIMARY KEY,
         size INTEGER NOT NULL,
-        data BLOB NOT NULL  -- zlib
+        data BLOB NOT NULL,
+        compressed INTEGER NOT NULL  -- by zlib; 0: data is the content itself
     );
+    CREATE INDEX uncompressed_contents ON contents (hash) WHERE NOT compressed;
     CREATE TABLE entries (
         id INTEGER PRIMARY KEY,
         kind TEXT NOT NULL,
@@ -82,9 +86,11 @@ MIGRATIONS = (
         tool TEXT NOT NULL,
         turn TEXT,
         time REAL NOT NULL,
-        coverage TEXT NOT NULL,
+        uncovered TEXT NOT NULL,  -- a JSON array, as are nodes
+        nodes TEXT NOT NULL,
         state TEXT NOT NULL,
-        active INTEGER NOT NULL DEFAULT 0
+        active INTEGER NOT NULL,
+        known INTEGER NOT NULL  -- 0: no change is known, only that the command was not watched
     );
     CREATE INDEX pending_entries ON entries (id) WHERE state = 'pending';
     CREATE TABLE entry_files (
@@ -106,38 +112,6 @@ MIGRATIONS = (
         entry_id INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
         reversed_id INTEGER NOT NULL,
         PRIMARY KEY (entry_id, reversed_id)
-    ) WITHOUT ROWID;
-    CREATE TABLE snapshot_files (  -- the last known state of files in the project, for snapshots around commands
-        path TEXT PRIMARY KEY,
-        modified INTEGER NOT NULL,
-        changed INTEGER NOT NULL,
-        size INTEGER NOT NULL,
-        inode INTEGER NOT NULL,
-        mode INTEGER NOT NULL,
-        hash TEXT NOT NULL
-    ) WITHOUT ROWID;
-    """,
-    """
-    UPDATE entries SET coverage = '[]';  -- from now on a JSON array of [path, reason, changed, state]
-    ALTER TABLE entries ADD COLUMN known INTEGER NOT NULL DEFAULT 1;  -- 0: no change is known, only that nobody watched
-    DROP TABLE snapshot_files;  -- copies are kept in files beside the database
-    """,
-    """
-    ALTER TABLE contents ADD COLUMN compressed INTEGER NOT NULL DEFAULT 1;  -- 0: data is the content itself
-    CREATE INDEX uncompressed_contents ON contents (hash) WHERE NOT compressed;
-    """,
-    """
-    CREATE TABLE entry_nodes (  -- symlinks, folders and permissions; kind is file, symlink or folder, or NULL for none of these
-        entry_id INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
-        position INTEGER NOT NULL,
-        path TEXT NOT NULL,
-        before_kind TEXT,
-        before_mode INTEGER,
-        before_target TEXT,
-        after_kind TEXT,
-        after_mode INTEGER,
-        after_target TEXT,
-        PRIMARY KEY (entry_id, position)
     ) WITHOUT ROWID;
     """,
 )
@@ -354,7 +328,7 @@ def _own_version(connection: sqlite3.Connection) -> int:
     if application != APPLICATION_ID and (application or version or tables):
         raise _UnusableDatabase("it belongs to another program")
     if version > len(MIGRATIONS):
-        raise _UnusableDatabase(f"a newer version of wieldy wrote it, with schema version {version}")
+        raise _UnusableDatabase(f"another version of wieldy wrote it, with schema version {version}")
     return version
 
 
@@ -432,7 +406,7 @@ class JournalStore:
     ) -> None:
         self.database = JournalDatabase(path, notify=notify, replace_unusable=replace_unusable)
         self._clock = clock
-        self.uncompressed_bytes = 0  # stored by this object, which nobody has compressed yet
+        self.uncompressed_bytes = 0  # stored by this object and not compressed since
 
     def begin(self, writes: Iterable[FileWrite], origin: ChangeOrigin, nodes: Sequence[NodeChange] = ()) -> int:
         """Record writes that are about to happen, with old and new contents; on the medium when this returns."""
@@ -586,13 +560,12 @@ class JournalStore:
             mode=file.mode,
         )
 
-    def compress_contents(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
+    def compress_contents(self) -> None:
         """Compress the contents that were stored as they are, because an edit does not wait for compression."""
-        next_content = "SELECT hash, data FROM contents WHERE NOT compressed LIMIT 1"
-        while not is_stopped() and (row := self.database.read_one(next_content)):
-            hash, data = row
-            change = "UPDATE contents SET data=?, compressed=1 WHERE hash=? AND NOT compressed"
-            self.database.write(partial(_execute, change, (zlib.compress(data), hash)), durable=False)
+        change = "UPDATE contents SET data=?, compressed=1 WHERE hash=? AND NOT compressed"
+        while row := self.database.read_one("SELECT hash, data FROM contents WHERE NOT compressed LIMIT 1"):
+            values = zlib.compress(row[1]), row[0]
+            self.database.write(methodcaller("execute", change, values), durable=False)
 
     def used_bytes(self) -> int:
         """The size of the database without its free pages."""
@@ -629,10 +602,12 @@ class JournalStore:
         nodes: Sequence[NodeChange] = (),
     ) -> int:
         def insert(db: sqlite3.Connection) -> int:
-            self._insert_contents(db, contents)
+            new_contents = [(hash, len(data), data) for hash, data in contents.items()]
+            db.executemany("INSERT OR IGNORE INTO contents VALUES (?, ?, ?, 0)", new_contents)
+            self.uncompressed_bytes += sum(map(len, contents.values()))
             entry_id = db.execute(
-                "INSERT INTO entries (kind, session, call_id, tool, turn, time, coverage, state, active, known) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO entries (kind, session, call_id, tool, turn, time, uncovered, nodes, state, active, known) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     origin.kind,
                     _to_column(origin.session),
@@ -640,7 +615,8 @@ class JournalStore:
                     _to_column(origin.tool),
                     _to_column(origin.turn),
                     self._clock(),
-                    json.dumps([astuple(each) for each in origin.uncovered]),
+                    to_json(origin.uncovered),
+                    to_json(nodes),
                     state,
                     state == "done",
                     not origin.uncovered or bool(files or nodes) or any(each.changed for each in origin.uncovered),
@@ -651,22 +627,10 @@ class JournalStore:
                 "INSERT INTO entry_files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [(entry_id, position, *_file_columns(file)) for position, file in enumerate(files)],
             )
-            db.executemany(
-                "INSERT INTO entry_nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [(entry_id, position, *_node_columns(node)) for position, node in enumerate(nodes)],
-            )
             db.executemany("INSERT INTO reversals VALUES (?, ?)", [(entry_id, id) for id in origin.reverses])
             return entry_id
 
         return self.database.write(insert, durable=True)
-
-    def _insert_contents(self, db: sqlite3.Connection, contents: Mapping[str, bytes]) -> None:
-        for hash, data in contents.items():
-            if db.execute("SELECT 1 FROM contents WHERE hash=?", (hash,)).fetchone() is None:
-                db.execute(
-                    "INSERT INTO contents (hash, size, data, compressed) VALUES (?, ?, ?, 0)", (hash, len(data), data)
-                )
-                self.uncompressed_bytes += len(data)
 
 
 def _method(change: FileChange) -> WriteMethod:
@@ -681,10 +645,6 @@ def _add(contents: dict[str, bytes], data: bytes | None) -> str | None:
     hash = content_hash(data)
     contents[hash] = data
     return hash
-
-
-def _execute(statement: str, values: Sequence[Any], db: sqlite3.Connection) -> None:
-    db.execute(statement, values)
 
 
 def _delete_unreferenced(db: sqlite3.Connection) -> None:
@@ -706,7 +666,7 @@ def _load(
     db: sqlite3.Connection, condition: str, values: Sequence[Any] = (), limit: int | None = None
 ) -> list[JournalEntry]:
     rows = db.execute(
-        "SELECT id, kind, session, call_id, tool, turn, time, coverage, active FROM entries "
+        "SELECT id, kind, session, call_id, tool, turn, time, uncovered, nodes, active FROM entries "
         f"WHERE {condition} ORDER BY id DESC LIMIT ?",
         (*values, -1 if limit is None else limit),
     ).fetchall()
@@ -714,9 +674,8 @@ def _load(
 
 
 def _entry(db: sqlite3.Connection, row: tuple[Any, ...]) -> JournalEntry:
-    entry_id, kind, session, call_id, tool, turn, at, coverage, active = row
+    entry_id, kind, session, call_id, tool, turn, at, uncovered, nodes, active = row
     files = db.execute("SELECT * FROM entry_files WHERE entry_id=? ORDER BY position", (entry_id,))
-    nodes = db.execute("SELECT * FROM entry_nodes WHERE entry_id=? ORDER BY position", (entry_id,))
     reverses = db.execute("SELECT reversed_id FROM reversals WHERE entry_id=? ORDER BY reversed_id", (entry_id,))
     return JournalEntry(
         id=entry_id,
@@ -728,54 +687,21 @@ def _entry(db: sqlite3.Connection, row: tuple[Any, ...]) -> JournalEntry:
         files=tuple(_file(file[2:]) for file in files),
         turn=_from_column(turn),
         reverses=tuple(id for [id] in reverses),
-        uncovered=tuple(Uncovered(*fields) for fields in json.loads(coverage)),
+        uncovered=from_json(uncovered, tuple[Uncovered, ...]),
         active=bool(active),
-        nodes=tuple(_node_change(node[2:]) for node in nodes),
+        nodes=from_json(nodes, tuple[NodeChange, ...]),
     )
 
 
 def _file_columns(file: EntryFile) -> tuple[Any, ...]:
-    return (
-        _to_column(file.path),
-        _to_column(file.real_path),
-        file.before_hash,
-        file.after_hash,
-        file.mode,
-        file.method,
-        file.temp,
-        file.backup,
-        json.dumps(file.folders),
-    )
+    path, real_path, *others, folders = astuple(file)
+    return _to_column(path), _to_column(real_path), *others, json.dumps(folders)
 
 
-def _file(columns: tuple[Any, ...]) -> EntryFile:
-    path, real_path, before_hash, after_hash, mode, method, temp, backup, folders = columns
-    return EntryFile(
-        _from_column(path),
-        _from_column(real_path),
-        before_hash,
-        after_hash,
-        mode,
-        method,
-        temp,
-        backup,
-        tuple(json.loads(folders)),
-    )
-
-
-def _node_columns(change: NodeChange) -> tuple[Any, ...]:
-    columns: list[Any] = [_to_column(change.path)]
-    for node in (change.before, change.after):
-        columns += (None, None, None) if node is None else (node.kind, node.mode, _to_column(node.target))
-    return tuple(columns)
-
-
-def _node_change(columns: tuple[Any, ...]) -> NodeChange:
-    path, *rest = columns
-    before, after = (
-        None if kind is None else Node(kind, mode, _from_column(target)) for kind, mode, target in (rest[:3], rest[3:])
-    )
-    return NodeChange(_from_column(path), before, after)
+def _file(columns: Sequence[Any]) -> EntryFile:
+    path, real_path, *others, folders = columns
+    fields: list[Any] = [_from_column(path), _from_column(real_path), *others, tuple(json.loads(folders))]
+    return EntryFile(*fields)
 
 
 def _to_column(text: str | None) -> str | bytes | None:

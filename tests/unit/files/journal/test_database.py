@@ -25,7 +25,7 @@ from wieldy.files.apply_edit import write_changes
 from wieldy.files.journal import store as store_module
 from wieldy.files.journal.entries import ChangeOrigin, EntryFile, FileChange, Uncovered
 from wieldy.files.journal.journal import COMPRESS_BYTES, Journal
-from wieldy.files.journal.store import APPLICATION_ID, MIGRATIONS, ContentUnavailable, JournalDatabase, JournalStore
+from wieldy.files.journal.store import MIGRATIONS, ContentUnavailable, JournalDatabase, JournalStore
 from wieldy.files.journal.undo import history, redo, undo
 from wieldy.files.writing.disk import WriteError
 
@@ -198,19 +198,6 @@ def test_a_change_is_kept_where_the_system_allows_no_thread_to_compress(root: Pa
     journal.sweep_if_due()
     while stored(journal)[1] >= len(text) / 20:
         time.sleep(0.01)
-
-
-def test_whoever_closes_the_journal_waits_for_one_content_at_most(root: Path):
-    journal = journal_of(root)
-    for number in range(3):
-        write(journal, root / "a", b"%d" % number * 10_000)
-    answers = iter([False, True])
-    journal.store.compress_contents(lambda: next(answers))
-    assert journal.store.database.read_one("SELECT sum(compressed) FROM contents") == (1,)
-    journal.store.compress_contents()
-    assert stored(journal)[1] < 1000
-    undo(journal)
-    assert (root / "a").read_bytes() == b"1" * 10_000
 
 
 NAMES = st.binary(max_size=12).map(lambda name: name.decode("utf-8", "surrogateescape")) | st.text(max_size=12)
@@ -482,20 +469,3 @@ def test_a_busy_database_is_waited_for(root: Path, monkeypatch: pytest.MonkeyPat
 
 if __name__ == "__main__":
     {"limited": limited, "busy": busy, "create": create}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])  # type: ignore[operator]
-
-
-def test_a_database_of_the_first_version_is_brought_up_to_date_with_its_entries(tmp_path: Path):
-    path = tmp_path / "journal.sqlite3"
-    with sqlite3.connect(path, isolation_level=None) as db:
-        db.executescript(f"{MIGRATIONS[0]} PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version=1;")
-        db.execute(
-            "INSERT INTO entries (kind, session, call_id, tool, turn, time, coverage, state, active) "
-            "VALUES ('command', 's', 'c', 'Bash', NULL, 1.0, 'every file that no ignore rule hides', 'done', 1)"
-        )
-    db.close()
-    store = JournalStore(path)
-    [entry] = store.find(known_only=True)
-    assert (entry.call_id, entry.uncovered) == ("c", ())
-    store.record([FileChange("/a", None, b"x")], ChangeOrigin("s", "d", "Bash", uncovered=(Uncovered("/b", "why"),)))
-    assert [entry.call_id for entry in store.find()] == ["c", "d"]
-    store.close()

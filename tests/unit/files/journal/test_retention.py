@@ -67,16 +67,6 @@ def test_the_newest_entry_and_what_is_being_written_stay_whatever_their_size(tmp
     assert kept(tmp_path, "one") == ["3"]
 
 
-def test_files_of_the_former_format_go_when_they_are_too_old(tmp_path: Path):
-    for name, days in (("000001.journal", 31), ("000002.journal", 1)):
-        path = tmp_path / "one" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(b"x")
-        os.utime(path, (NOW - days * DAY, NOW - days * DAY))
-    Retention(tmp_path, clock=lambda: NOW).sweep()
-    assert os.listdir(tmp_path / "one") == ["000002.journal"]
-
-
 def test_a_journal_that_cannot_be_read_keeps_the_others_from_nothing(tmp_path: Path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / DATABASE_NAME).write_bytes(b"no database at all" * 100)
