@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from wieldy.files.search.patterns import (
     VERSION_CONTROL,
     compile_globs,
-    inside_repository,
     load_parent_rules,
     walk_files,
 )
@@ -65,7 +64,7 @@ def test_the_walk_lists_what_rg_lists(paths, rules):
         printed = subprocess.run(
             argv, cwd=root, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60
         ).stdout
-        in_force = load_parent_rules(str(root), inside_repository(str(root)), env)
+        in_force = load_parent_rules(str(root), env)
         walked = walk_files(str(root), in_force, compile_globs(VERSION_CONTROL))
         assert {os.path.relpath(entry.path, root) for entry in walked} == {
             os.fsdecode(name[2:]) for name in printed.split(b"\0") if name

@@ -36,11 +36,10 @@ def test_no_public_class_name_is_defined_twice():
 
 
 def test_threads_are_made_in_one_place():
-    """Others are one for a connection, for the contents of a journal; or they are in processes of their own."""
+    """Others are one for a connection, or they are in processes of their own."""
     others = {
         "shell/backends/channel.py",
         "shell/backends/checks.py",
-        "files/journal/journal.py",
         "shell/sandbox/bridge.py",
     }
     makers = {str(path.relative_to(SOURCE)) for path in MODULES if makes_threads(parsed(path))}

@@ -164,7 +164,7 @@ def _refuse(request: FileSearchRequest, ctx: ToolContext) -> None:
     import re
 
     from wieldy.core.realpath import PathChanged
-    from wieldy.files.search.format import explain_unreachable
+    from wieldy.files.search.format import explain_unreadable
     from wieldy.files.search.patterns import BadGlob, compile_globs
 
     request.compile_pattern()
@@ -178,7 +178,7 @@ def _refuse(request: FileSearchRequest, ctx: ToolContext) -> None:
         if workspace.files.realpath(request.root) != ctx.resolved(request.root):
             raise PathChanged(request.root)
     except OSError as error:
-        raise ToolFailure(*explain_unreachable(request.root, error, workspace.cwd, workspace.files)) from None
+        raise ToolFailure(*explain_unreadable(request.root, error, workspace.cwd, workspace.files)) from None
 
 
 async def _apply(ctx: ToolContext, request: FileSearchRequest, files: list[FileSearchResult]) -> tuple[str, ...]:

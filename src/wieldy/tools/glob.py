@@ -43,7 +43,7 @@ async def glob(
     limit: Annotated[int, Param("Most files to list; 0 = all", ge=0)] = DEFAULT_LIMIT,
 ) -> Output:
     from wieldy.core.text import display_path, relative_path
-    from wieldy.files.search.format import explain_unreachable
+    from wieldy.files.search.format import explain_unreadable
     from wieldy.files.search.glob import find_files
     from wieldy.files.search.patterns import hidden_test
     from wieldy.files.search.ripgrep import Ripgrep, SearchFailure
@@ -60,7 +60,7 @@ async def glob(
     except SearchFailure as failure:
         raise ToolFailure(str(failure)) from None
     except OSError as error:
-        raise ToolFailure(*await in_thread(explain_unreachable, folder, error, ctx.cwd, files)) from None
+        raise ToolFailure(*await in_thread(explain_unreadable, folder, error, ctx.cwd, files)) from None
     lines = [relative_path(file, ctx.cwd) for file in result.files]
     truncated = result.total > len(result.files)
     if not result.total:

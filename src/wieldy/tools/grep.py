@@ -53,7 +53,7 @@ async def grep(  # noqa: PLR0913 - the options of a search are many
     head_limit: Annotated[int, Param("Lines or files shown; 0 = all", ge=0)] = HEAD_LIMIT,
     offset: Annotated[int, Param("Skipped first", ge=0)] = 0,
 ) -> Output:
-    from wieldy.files.search.format import explain_unreachable
+    from wieldy.files.search.format import explain_unreadable
     from wieldy.files.search.grep import GrepQuery
     from wieldy.files.search.grep import grep as search
     from wieldy.files.search.patterns import hidden_test, split_globs
@@ -80,7 +80,7 @@ async def grep(  # noqa: PLR0913 - the options of a search are many
     except SearchFailure as failure:
         raise ToolFailure(str(failure)) from None
     except OSError as error:
-        reason = await in_thread(explain_unreachable, query.root, error, ctx.cwd, workspace.files)
+        reason = await in_thread(explain_unreadable, query.root, error, ctx.cwd, workspace.files)
         raise ToolFailure(*reason) from None
     body = "\n".join(_body(query, result, ctx.cwd, line_numbers))
     text = "\n".join(filter(None, (body, *_notes(query, result))))

@@ -38,7 +38,7 @@ async def ls(
     ignore: Annotated[list[str] | None, "Globs to leave out"] = None,
 ) -> Output:
     from wieldy.core.text import display_path, printable_path
-    from wieldy.files.search.format import explain_unreachable
+    from wieldy.files.search.format import explain_unreadable
     from wieldy.files.search.patterns import BadGlob, hidden_test
     from wieldy.files.search.tree import list_tree
 
@@ -55,12 +55,10 @@ async def ls(
         )
     except BadGlob as error:
         raise ToolFailure(f"A glob in `ignore` cannot be read: {error}.") from None
-    except NotADirectoryError:
-        if await in_thread(files.exists, folder):
-            raise ToolFailure(f"{folder} is a file, not a folder.", "Use Read to see it.") from None
-        raise ToolFailure(*await in_thread(explain_unreachable, folder, FileNotFoundError(), ctx.cwd, files)) from None
     except OSError as error:
-        raise ToolFailure(*await in_thread(explain_unreachable, folder, error, ctx.cwd, files)) from None
+        if isinstance(error, NotADirectoryError) and await in_thread(files.exists, folder):
+            raise ToolFailure(f"{folder} is a file, not a folder.", "Use Read to see it.") from None
+        raise ToolFailure(*await in_thread(explain_unreadable, folder, error, ctx.cwd, files)) from None
     heading = printable_path(folder).rstrip("/") + "/"
     notes = (f"[{note}]" for note in _notes(tree))
     text = "\n".join((heading, *(f"  {line}" for line in tree.lines()), *notes))

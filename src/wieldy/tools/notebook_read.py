@@ -27,9 +27,9 @@ async def notebook_read(
     try:
         return await in_thread(_read_notebook, ctx, notebook_path, cell_id)
     except OSError as error:
-        from wieldy.files.reading.read_file import explain_unreadable
+        from wieldy.files.search.format import explain_unreadable
 
-        reason = await in_thread(explain_unreadable, notebook_path, error, ctx.workspace.files)
+        reason = await in_thread(explain_unreadable, notebook_path, error, "", ctx.workspace.files)
         raise ToolFailure(*reason) from None
 
 

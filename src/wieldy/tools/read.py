@@ -66,9 +66,9 @@ async def read(
             else await _in_thread(reader, lambda reader: reader.read_open(file))
         )
     except OSError as error:
-        from wieldy.files.reading.read_file import explain_unreadable
+        from wieldy.files.search.format import explain_unreadable
 
-        raise ToolFailure(*await in_thread(explain_unreadable, file_path, error, workspace.files)) from None
+        raise ToolFailure(*await in_thread(explain_unreadable, file_path, error, "", workspace.files)) from None
 
 
 async def _in_thread(reader: Reader, read: Callable[[Reader], Output]) -> Output:

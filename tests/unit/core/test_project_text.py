@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from wieldy.agent.system_prompt import instructions
-from wieldy.core.filesystem import LOCAL_FILES
 from wieldy.core.project_text import MAX_BYTES, read_project_text, upward_folders
 from wieldy.files.search.patterns import load_parent_rules
 from wieldy.policy.settings.sources import find_project_root, load_mcp_file, own_locations
@@ -60,8 +59,8 @@ def test_a_text_of_the_project_is_read_also_by_a_link_within_it(tmp_path):
 READERS: dict[str, Callable[[Path], object]] = {
     "AGENTS.md": lambda root: instructions(str(root), {"HOME": "/nowhere"}),
     "CLAUDE.md": lambda root: instructions(str(root), {"HOME": "/nowhere"}),
-    ".gitignore": lambda root: LOCAL_FILES and load_parent_rules(str(root / "sub"), True),
-    ".ignore": lambda root: load_parent_rules(str(root / "sub"), True),
+    ".gitignore": lambda root: load_parent_rules(str(root / "sub")),
+    ".ignore": lambda root: load_parent_rules(str(root / "sub")),
     ".mcp.json": lambda root: load_mcp_file(str(root)),
     ".wieldy/settings.json": lambda root: [
         __import__("wieldy.policy.settings.sources", fromlist=["x"]).load_source(place)

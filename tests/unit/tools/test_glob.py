@@ -54,7 +54,7 @@ async def test_nothing_found_is_no_error(tmp_path):
 async def test_a_missing_folder_is_an_error_that_helps(tmp_path):
     put(tmp_path, "source/a.py")
     result = await call(tmp_path, pattern="*.py", path="sorce")
-    assert result.is_error and "Did you mean: source?" in result.text
+    assert result.is_error and "Did you mean source?" in result.text
     result = await call(tmp_path, pattern="*.py", path="source/a.py")
     assert result.is_error and "Use Read" in result.text
 

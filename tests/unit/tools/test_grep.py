@@ -98,7 +98,7 @@ async def test_a_bad_pattern_is_an_error_with_the_reason_and_advice(tmp_path):
 async def test_a_missing_path_names_what_is_like_it(tmp_path):
     put(tmp_path, {"source/a.py": "x"})
     result = await call(tmp_path, pattern="x", path="sorce/a.py")
-    assert result.is_error and "Did you mean: source/a.py?" in result.text
+    assert result.is_error and "Did you mean source/a.py?" in result.text
 
 
 async def test_an_unknown_type_names_those_like_it(tmp_path):

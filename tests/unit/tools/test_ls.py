@@ -69,11 +69,11 @@ async def test_an_empty_folder_says_so(tmp_path):
 async def test_what_is_no_folder_is_an_error_that_helps(tmp_path):
     put(tmp_path, "source/a.py")
     missing = await call(tmp_path, path="sorce")
-    assert missing.is_error and "Did you mean: source?" in missing.text
+    assert missing.is_error and "Did you mean source?" in missing.text
     file = await call(tmp_path, path="source/a.py")
     assert file.is_error and "Use Read" in file.text
     below_a_file = await call(tmp_path, path="source/a.py/b")
-    assert below_a_file.is_error and "does not exist" in below_a_file.text
+    assert below_a_file.is_error and "cannot exist" in below_a_file.text
 
 
 async def test_a_folder_named_like_home_can_be_told_from_it(tmp_path):

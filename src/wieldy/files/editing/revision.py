@@ -32,7 +32,7 @@ from wieldy.files.editing.document import (
 )
 from wieldy.files.editing.matching import MAX_COUNTED, TIERS, NotFound, Replacement, Tier, find_text, parse_tolerance
 from wieldy.files.editing.read_state import ReadRecord, ReadState
-from wieldy.files.search.format import HIDDEN_CONTROL, describe_characters
+from wieldy.files.search.format import HIDDEN_CONTROL, describe_characters, suggest_paths
 from wieldy.files.writing.disk import Target, WriteError
 from wieldy.files.writing.writers import LocalWriter
 
@@ -239,10 +239,7 @@ def _difference(old: bytes, new: bytes) -> tuple[Splice, ...]:
 
 
 def _refuse_missing(target: Target, files: FileSystem) -> NoReturn:
-    from wieldy.files.search.format import find_similar_paths
-
-    similar = find_similar_paths(target.path, files=files)
-    suggestion = f" Did you mean {' or '.join(similar)}?" if similar else ""
+    suggestion = suggest_paths(target.path, files=files)
     raise ToolFailure(f"{target.path} does not exist.{suggestion}", "To create a file use Write.")
 
 

@@ -29,7 +29,6 @@ from wieldy.files.search.patterns import (
     VERSION_CONTROL,
     PathTest,
     compile_globs,
-    inside_repository,
     load_parent_rules,
     walk_files,
 )
@@ -184,7 +183,7 @@ def _list_files(request: FileSearchRequest) -> Iterator[str]:
     prefix = len(root.rstrip("/")) + 1
     candidates = _files_with_literal(root, request)
     if candidates is None:
-        entries = walk_files(root, load_parent_rules(root, inside_repository(root)), excluded)
+        entries = walk_files(root, load_parent_rules(root), excluded)
         yield from sorted(entry.path for entry in entries if included is None or included(entry.path[prefix:]))
         return
     for path in sorted(candidates):

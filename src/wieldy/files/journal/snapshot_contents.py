@@ -23,7 +23,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from wieldy.core.git import look_up_with_git
-from wieldy.core.project_text import open_regular, read_project_text
+from wieldy.core.project_text import read_project_bytes, read_project_text
 from wieldy.files.journal.entries import FileChange, Uncovered
 from wieldy.files.journal.store import ContentUnavailable
 from wieldy.files.journal.tree_manifest import (
@@ -40,7 +40,7 @@ from wieldy.files.journal.tree_manifest import (
     remove_manifests,
     stamp_of,
 )
-from wieldy.files.search.patterns import IgnoreFile, parse_ignore_file
+from wieldy.files.search.patterns import IgnoreFile, git_folders, parse_ignore_file
 from wieldy.files.writing.tree_commit import Node, NodeChange
 
 # The index of some 250 000 files. A larger one takes too long to read.
@@ -90,16 +90,12 @@ def load_index(root: str, env: Mapping[str, str], attribute_files: Iterable[str]
 
     `attribute_files` are the `.gitattributes` of its working tree.
     """
-    git_folder = _git_folder(root)
+    git_folder, common = git_folders(f"{root.rstrip('/')}/.git")
     try:
-        common = _common_folder(git_folder)
         if not _is_plain(root, env):
             return None
-        with open(open_regular(f"{git_folder}/index"), "rb") as file:
-            status = os.fstat(file.fileno())
-            if status.st_size > MAX_INDEX_BYTES:
-                return None
-            data = file.read()
+        written = os.stat(f"{git_folder}/index").st_mtime_ns
+        data = read_project_bytes(f"{git_folder}/index", max_bytes=MAX_INDEX_BYTES)
     except OSError:
         return None
     if (
@@ -108,8 +104,8 @@ def load_index(root: str, env: Mapping[str, str], attribute_files: Iterable[str]
         or _HEADER.unpack_from(data)[1] not in (2, 3)
     ):
         return None
-    index = GitIndex(root, data, status.st_mtime_ns)
-    for path in (*attribute_files, f"{common}/info/attributes"):
+    index = GitIndex(root, data, written)
+    for path in (*attribute_files, f"{common or git_folder}/info/attributes"):
         base = root if path.endswith("/info/attributes") else os.path.dirname(path)
         if (patterns := _converted_patterns(path)) and (rules := parse_ignore_file("\n".join(patterns), base)):
             index.converted.append(rules)
@@ -156,23 +152,6 @@ def _entries(data: bytes) -> Iterator[tuple[bytes, int]]:
             length = data.index(b"\0", start) - start
         yield data[start : start + length], position
         position += (start - position + length + 8) & ~7
-
-
-def _git_folder(root: str) -> str:
-    dot_git = f"{root.rstrip('/')}/.git"
-    if os.path.isdir(dot_git):
-        return dot_git
-    try:
-        return os.path.join(root, read_project_text(dot_git).removeprefix("gitdir:").strip())
-    except OSError:
-        return dot_git
-
-
-def _common_folder(git_folder: str) -> str:
-    try:
-        return os.path.join(git_folder, read_project_text(f"{git_folder}/commondir").strip())
-    except OSError:
-        return git_folder
 
 
 def _is_plain(root: str, env: Mapping[str, str]) -> bool:

@@ -41,7 +41,7 @@ from wieldy.files.journal.entries import (
     from_json,
     to_json,
 )
-from wieldy.files.writing.disk import LOCAL_DISK, FileWrite, WriteMethod, split_path, sync_folder
+from wieldy.files.writing.disk import LOCAL_DISK, FileWrite, WriteMethod, is_local, split_path, sync_folder
 from wieldy.files.writing.tree_commit import NodeChange
 
 T = TypeVar("T")
@@ -50,23 +50,6 @@ APPLICATION_ID = 0x77696C64  # "wild"
 BUSY_SECONDS = 20.0
 # A WAL file that a large transaction has blown up is cut back to this size.
 WAL_BYTES = 16 << 20
-NETWORK_FILE_SYSTEMS = frozenset(
-    {
-        "nfs",
-        "nfs4",
-        "cifs",
-        "smb3",
-        "smbfs",
-        "9p",
-        "afs",
-        "ceph",
-        "lustre",
-        "gfs2",
-        "ocfs2",
-        "fuse.sshfs",
-        "fuse.glusterfs",
-    }
-)
 
 # One script for each version of the schema; a database of version n is brought up to date by those after the first n.
 MIGRATIONS = (
@@ -264,7 +247,7 @@ class JournalDatabase:
         connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES}")
         if new:
             connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # has an effect only before the first table
-        wanted = "DELETE" if _is_on_network(self._folder) else "WAL"
+        wanted = "DELETE" if _may_be_on_network(self._folder) else "WAL"
         [mode] = connection.execute("PRAGMA journal_mode").fetchone()
         if mode != wanted.lower():
             [mode] = connection.execute(f"PRAGMA journal_mode={wanted}").fetchone()
@@ -375,18 +358,12 @@ def _is_full(path: str) -> bool:
 WAL_PAGE_MARGIN = 1 << 16
 
 
-def _is_on_network(folder: str) -> bool:
-    """Whether a folder lies on a network file system, as far as the system tells."""
+def _may_be_on_network(folder: str) -> bool:
+    """Whether a folder is not on a file system of which it is known that other machines have no part in it."""
     try:
-        device = os.stat(folder).st_dev
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
-            for line in mounts:
-                fields, _, rest = line.partition(" - ")
-                if fields.split()[2] == f"{os.major(device)}:{os.minor(device)}":
-                    return rest.split()[0] in NETWORK_FILE_SYSTEMS
+        return not is_local([folder])
     except OSError:
-        pass
-    return False
+        return False  # another system, without a list of mounts
 
 
 class ContentUnavailable(WieldyError):

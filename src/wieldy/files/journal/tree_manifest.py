@@ -25,8 +25,8 @@ import msgspec
 from msgspec import Struct
 
 from wieldy.core.threads import run_in_background
-from wieldy.files.search.patterns import VERSION_CONTROL, IgnoreRules, inside_repository, load_parent_rules
-from wieldy.files.writing.disk import is_at_or_below, restorable_mode
+from wieldy.files.search.patterns import VERSION_CONTROL, IgnoreRules, load_parent_rules, repository_of
+from wieldy.files.writing.disk import is_at_or_below, is_local, restorable_mode
 
 if TYPE_CHECKING:
     from wieldy.files.journal.snapshot_contents import FileCopies
@@ -48,11 +48,6 @@ NAMES_CHANGED = IN_MOVED_FROM | IN_MOVED_TO | IN_CREATE | IN_DELETE
 SELF_CHANGED = IN_DELETE_SELF | IN_MOVE_SELF
 WATCHED_EVENTS = IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | NAMES_CHANGED | SELF_CHANGED
 
-# File systems on which every change goes through this machine's kernel.
-LOCAL_FILE_SYSTEMS = frozenset(
-    {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "ramfs", "reiserfs", "tmpfs", "xfs", "zfs"}
-)
-MOUNTS_FILE = "/proc/self/mountinfo"
 WATCH_LIMIT_FILE = "/proc/sys/fs/inotify/max_user_watches"
 READ_BYTES = 1 << 16
 _EVENT = struct.Struct("iIII")
@@ -152,33 +147,9 @@ def open_watch(tops: Iterable[str]) -> FolderWatch | None:
         return None
 
 
-def is_local(tops: Iterable[str], mounts_file: str = MOUNTS_FILE) -> bool:
-    """Whether these folders and all that is mounted below them can be changed by this machine only."""
-    with open(mounts_file, "rb") as file:
-        mounts = [_parse_mount(line) for line in file]
-    for top in tops:
-        kind, length = "", 0
-        for place, mounted in mounts:
-            if f"{top}/".startswith(f"{place.rstrip('/')}/"):
-                if len(place) >= length:  # of two at one place, the later one covers the earlier one
-                    kind, length = mounted, len(place)
-            elif place.startswith(f"{top.rstrip('/')}/") and mounted not in LOCAL_FILE_SYSTEMS:
-                return False
-        if kind not in LOCAL_FILE_SYSTEMS:
-            return False
-    return True
-
-
 def _watch_limit() -> int:
     with open(WATCH_LIMIT_FILE, "rb") as file:
         return int(file.read())
-
-
-def _parse_mount(line: bytes) -> tuple[str, str]:
-    """The folder and the file system of one line of mountinfo."""
-    fields, _, rest = line.partition(b" - ")
-    place = fields.split(b" ")[4].decode("unicode_escape").encode("latin-1")  # a space is written \040
-    return os.fsdecode(place), rest.split(b" ")[0].decode()
 
 
 def _identity(path: str) -> tuple[int, int] | None:
@@ -365,7 +336,7 @@ class TreeWalker:
         pending: deque[tuple[str, IgnoreRules | None, str]] = deque()
         for top in tops:
             rules = known[top].parent_rules if keep_rules and top in known else self._rules_above(top)
-            pending.append((top, rules, _repository_above(top)))
+            pending.append((top, rules, repository_of(os.path.dirname(top))))
         while queue := preferred or pending:
             path, rules, repository = queue.popleft()
             if path in manifest.folders or path in skip:
@@ -396,7 +367,7 @@ class TreeWalker:
 
     def _rules_above(self, top: str) -> IgnoreRules:
         """The rules that apply in a top folder; the same object as last time unless they have changed."""
-        rules = load_parent_rules(top, inside_repository(top), self._env)
+        rules = load_parent_rules(top, self._env)
         if rules == self._top_rules.get(top):
             return self._top_rules[top]
         self._top_rules[top] = rules
@@ -571,15 +542,6 @@ def _ignore_file_times(path: str, listing: tuple[str, ...]) -> tuple[int, ...]:
         except OSError:
             times.append(0)
     return tuple(times)
-
-
-def _repository_above(folder: str) -> str:
-    """The nearest folder above with a `.git`; empty where there is none."""
-    while (parent := os.path.dirname(folder)) != folder:
-        folder = parent
-        if os.path.lexists(os.path.join(folder, ".git")):
-            return folder
-    return ""
 
 
 def _pack(values: list[int]) -> bytes:

@@ -171,44 +171,6 @@ def _refuse_special(path: str, stat: os.stat_result) -> None:
     raise ToolFailure(f"{display_path(path)} is {kind}; only regular files can be read.")
 
 
-def explain_unreadable(path: str, error: OSError, files: FileSystem = LOCAL_FILES) -> tuple[str, str]:
-    """Why a file cannot be read, with similar names where it is missing, and what a model can do next."""
-    name = display_path(path)
-    if isinstance(error, PathChanged):
-        return f"{name} leads elsewhere than when it was checked; nothing was read.", "Try again when nobody moves it."
-    match error.errno:
-        case errno.ENOENT if (target := _link_target(path, files)) is not None:
-            return f"{name} is a symbolic link to {display_path(target)}, which does not exist.", ""
-        case errno.ENOENT:
-            return _with_suggestion(f"{name} does not exist.", path, files)
-        case errno.ENOTDIR:
-            return _with_suggestion(f"{name} cannot exist: part of the path is a file, not a directory.", path, files)
-        case errno.ELOOP:
-            return f"{name} is a symbolic link that leads back to itself.", ""
-        case errno.EACCES | errno.EPERM:
-            return f"{name} may not be read: permission denied.", ""
-        case errno.EAGAIN:
-            return f"{name} has nothing to read now and would wait for more.", "Use Bash with a timeout."
-        case _:
-            return f"{name} cannot be read: {error.strerror or error}.", ""
-
-
-def _link_target(path: str, files: FileSystem) -> str | None:
-    try:
-        return files.read_link(path)
-    except OSError:
-        return None
-
-
-def _with_suggestion(problem: str, path: str, files: FileSystem) -> tuple[str, str]:
-    from wieldy.files.search.format import find_similar_paths
-
-    names = find_similar_paths(path, files=files)
-    if names:
-        return f"{problem} Did you mean {' or '.join(names)}?", ""
-    return problem, "Use Glob or LS to find the right path."
-
-
 MAX_LINE_CHARS = 2000
 LOADED = 16 << 20
 BLOCK = 256 * 1024

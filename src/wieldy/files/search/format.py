@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 
 from wieldy.core.filesystem import LOCAL_FILES, Entry, FileSystem
+from wieldy.core.realpath import PathChanged
 from wieldy.core.text import plural, printable_path, relative_path
 
 LINE_CHARS = 500
@@ -56,17 +58,38 @@ MIN_SCORE = 60.0
 _SKIPPED_FOLDERS = frozenset({".git", "node_modules", "__pycache__", ".venv", ".mypy_cache"})
 
 
-def explain_unreachable(path: str, error: OSError, cwd: str, files: FileSystem = LOCAL_FILES) -> tuple[str, str]:
-    """Why a path cannot be opened, with similar paths for a missing one, and what a model can do next."""
+def explain_unreadable(path: str, error: OSError, cwd: str = "", files: FileSystem = LOCAL_FILES) -> tuple[str, str]:
+    """Why a path cannot be read, with similar paths for a missing one, and what a model can do next."""
     name = printable_path(path)
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
-        similar = ", ".join(relative_path(other, cwd) for other in find_similar_paths(path, files=files))
-        if similar:
-            return f"{name} does not exist. Did you mean: {similar}?", ""
-        return f"{name} does not exist.", "Use Glob to find it."
-    if isinstance(error, PermissionError):
-        return f"{name} cannot be read: permission denied.", ""
-    return f"{name} cannot be read: {error.strerror or error}.", ""
+    if isinstance(error, PathChanged):
+        return (
+            f"{name} leads elsewhere than when it was checked; nothing was read.",
+            "Try again when it stays in place.",
+        )
+    match error.errno:
+        case errno.ENOENT if files.is_link(path):
+            target = printable_path(files.read_link(path))
+            return f"{name} is a symbolic link to {target}, which does not exist.", ""
+        case errno.ENOENT:
+            problem = f"{name} does not exist."
+        case errno.ENOTDIR:
+            problem = f"{name} cannot exist: part of the path is a file, not a directory."
+        case errno.ELOOP:
+            return f"{name} is a symbolic link that leads back to itself.", ""
+        case errno.EACCES | errno.EPERM:
+            return f"{name} may not be read: permission denied.", ""
+        case errno.EAGAIN:
+            return f"{name} has nothing to read now and would wait for more.", "Use Bash with a timeout."
+        case _:
+            return f"{name} cannot be read: {error.strerror or error}.", ""
+    suggestion = suggest_paths(path, cwd, files)
+    return problem + suggestion, "" if suggestion else "Use Glob or LS to find the right path."
+
+
+def suggest_paths(path: str, cwd: str = "", files: FileSystem = LOCAL_FILES) -> str:
+    """A question that names existing paths like a missing one; empty where there are none."""
+    similar = [relative_path(other, cwd) if cwd else other for other in find_similar_paths(path, files=files)]
+    return f" Did you mean {' or '.join(similar)}?" if similar else ""
 
 
 def find_similar_paths(path: str, limit: int = 3, files: FileSystem = LOCAL_FILES) -> list[str]:

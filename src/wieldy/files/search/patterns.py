@@ -293,33 +293,6 @@ class IgnoreRules(Struct, frozen=True):
         return IgnoreRules(self.in_repository, self.user_excludes, tuple(chains), self.files)
 
 
-def find_unfit_ignore_files(
-    folders: Iterable[str], max_entries: int = 100_000, files: FileSystem = LOCAL_FILES
-) -> tuple[list[str], bool]:
-    """The ignore files in these folders and below that `rg` and `fd` would follow out of them or wait on, as realpaths.
-
-    False where there were too many entries to look at all.
-    """
-    unfit: list[str] = []
-    for top in folders:
-        pending = [top]
-        while pending:
-            folder = pending.pop()
-            try:
-                entries = files.list_folder(folder)
-            except OSError:
-                continue
-            max_entries -= len(entries)
-            if max_entries < 0:
-                return unfit, False
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(entry.path)
-                elif entry.name in _READ_BY_PROGRAMS and is_unfit_ignore_file(entry.path, top, files):
-                    unfit.append(files.realpath(entry.path))
-    return unfit, True
-
-
 def endless_ignore_file(folder: str) -> str | None:
     """An ignore file of a folder, or of one above it, that `rg` would wait on or read without end."""
     while True:
@@ -334,30 +307,23 @@ def endless_ignore_file(folder: str) -> str | None:
         folder = parent
 
 
-def is_unfit_ignore_file(path: str, folder: str, files: FileSystem = LOCAL_FILES) -> bool:
-    """Whether an ignore file leads out of a folder, or is nothing that can be read to its end."""
-    if not files.exists(path):
-        return False
-    real = files.realpath(path)
-    return not real.startswith(files.realpath(folder).rstrip("/") + "/") or not files.is_file(real)
-
-
-def inside_repository(folder: str, files: FileSystem = LOCAL_FILES) -> bool:
-    """Whether an absolute folder belongs to a git repository. Elsewhere `.gitignore` files are obeyed all the same."""
+def repository_of(folder: str, files: FileSystem = LOCAL_FILES) -> str:
+    """The git repository that an absolute folder belongs to; empty where there is none."""
     while not files.exists(os.path.join(folder, ".git")):
         parent = os.path.dirname(folder)
         if parent == folder:
-            return False
+            return ""
         folder = parent
-    return True
+    return folder
 
 
-def load_parent_rules(
-    folder: str, in_repository: bool, env: Mapping[str, str] = os.environ, files: FileSystem = LOCAL_FILES
-) -> IgnoreRules:
-    """The rules that parent folders and the user's git settings impose on an absolute folder."""
+def load_parent_rules(folder: str, env: Mapping[str, str] = os.environ, files: FileSystem = LOCAL_FILES) -> IgnoreRules:
+    """The rules that parent folders and the user's git settings impose on an absolute folder.
+
+    Outside of repositories `.gitignore` files are obeyed all the same.
+    """
     excludes = _read_user_excludes(folder, env) if files is LOCAL_FILES else None
-    rules = IgnoreRules(in_repository, excludes, files=files)
+    rules = IgnoreRules(bool(repository_of(folder, files)), excludes, files=files)
     parts = folder.split("/")
     for depth in range(1, len(parts)):
         parent = "/".join(parts[:depth]) or "/"
@@ -435,8 +401,8 @@ def _parse_rule(line: str) -> IgnoreRule | None:
 def _read_kind(folder: str, kind: str, files: FileSystem) -> IgnoreFile | None:
     path = os.path.join(folder, kind)
     if kind == ".git":
-        path = os.path.join(_common_git_folder(path, files), "info", "exclude")
-        return _read(path, folder, files, [os.path.dirname(os.path.dirname(path))])
+        common = git_folders(path, files)[1]
+        return _read(os.path.join(common, "info", "exclude"), folder, files, [common]) if common else None
     return _read(path, folder, files, [folder])
 
 
@@ -452,15 +418,19 @@ def _read(
         return None
 
 
-def _common_git_folder(dot_git: str, files: FileSystem) -> str:
-    """Where a `.git` keeps what all worktrees share; in a worktree it is a file that says where to look."""
+def git_folders(dot_git: str, files: FileSystem = LOCAL_FILES) -> tuple[str, str]:
+    """The git folder of a work tree, and the one that it shares with others, empty where that is not known.
+
+    In a linked work tree `.git` is a file that says where to look.
+    """
     if files.is_folder(dot_git):
-        return dot_git
+        return dot_git, dot_git
+    own = dot_git
     try:
         own = os.path.join(os.path.dirname(dot_git), files.read_text(dot_git).removeprefix("gitdir:").strip())
-        return os.path.join(own, files.read_text(os.path.join(own, "commondir")).strip())
+        return own, os.path.join(own, files.read_text(os.path.join(own, "commondir")).strip())
     except (OSError, ValueError):
-        return dot_git
+        return own, ""
 
 
 def _read_user_excludes(folder: str, env: Mapping[str, str]) -> IgnoreFile | None:

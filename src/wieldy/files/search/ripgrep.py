@@ -23,7 +23,7 @@ from wieldy.core.realpath import PathChanged, open_resolved_folder
 from wieldy.core.text import nearest_names
 from wieldy.core.threads import in_thread, run_in_background
 from wieldy.files.search.format import LEAD_CHARS, LINE_CHARS, SHOWN_RETURN, cut_line
-from wieldy.files.search.patterns import VERSION_CONTROL, endless_ignore_file, inside_repository
+from wieldy.files.search.patterns import VERSION_CONTROL, endless_ignore_file, repository_of
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
@@ -411,7 +411,7 @@ class Ripgrep(Struct, frozen=True):
                 "Remove it, or set `respectGitignore` to false."
             )
         # Inside a repository git's own rules hold: a .gitignore above its root does not apply to it.
-        require_git = [] if inside_repository(self.files.realpath(folder), self.files) else ["--no-require-git"]
+        require_git = [] if repository_of(self.files.realpath(folder), self.files) else ["--no-require-git"]
         return [*require_git, *exclude_flags(VERSION_CONTROL)]
 
 

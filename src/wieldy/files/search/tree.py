@@ -16,7 +16,6 @@ from wieldy.files.search.patterns import (
     IgnoreRules,
     PathTest,
     compile_globs,
-    inside_repository,
     load_parent_rules,
 )
 
@@ -78,8 +77,7 @@ def list_tree(
     """List the realpath of a folder. Raises OSError when it cannot be opened, BadGlob for an `ignore` that cannot be read."""
     lister = _Lister(files, folder, compile_globs(ignore), hidden, limit, stopped)
     if respect_ignore_files:
-        in_repository = inside_repository(lister.top.path, files)
-        lister.top.rules = load_parent_rules(lister.top.path, in_repository, files=files)
+        lister.top.rules = load_parent_rules(lister.top.path, files=files)
     return lister.build()
 
 

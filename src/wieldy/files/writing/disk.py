@@ -7,7 +7,7 @@ import fcntl
 import os
 import stat as st
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -439,3 +439,37 @@ def not_regular(path: str, mode: int) -> WriteError:
     elif st.S_ISLNK(mode):
         kind = "a symlink now" if os.path.exists(path) else "a symlink that leads nowhere"
     return WriteError(path, f"{path} is {kind}, not a regular file.")
+
+
+# File systems on which every change goes through this machine's kernel.
+LOCAL_FILE_SYSTEMS = frozenset(
+    (
+        *("bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "jfs", "ntfs3", "overlay", "ramfs", "reiserfs"),
+        *("tmpfs", "vfat", "xfs", "zfs"),
+    )
+)
+MOUNTS_FILE = "/proc/self/mountinfo"
+
+
+def is_local(tops: Iterable[str], mounts_file: str = MOUNTS_FILE) -> bool:
+    """Whether these folders and all that is mounted below them can be changed by this machine only."""
+    with open(mounts_file, "rb") as file:
+        mounts = [_parse_mount(line) for line in file]
+    for top in tops:
+        kind, length = "", 0
+        for place, mounted in mounts:
+            if f"{top}/".startswith(f"{place.rstrip('/')}/"):
+                if len(place) >= length:  # of two at one place, the later one covers the earlier one
+                    kind, length = mounted, len(place)
+            elif place.startswith(f"{top.rstrip('/')}/") and mounted not in LOCAL_FILE_SYSTEMS:
+                return False
+        if kind not in LOCAL_FILE_SYSTEMS:
+            return False
+    return True
+
+
+def _parse_mount(line: bytes) -> tuple[str, str]:
+    """The folder and the file system of one line of mountinfo."""
+    fields, _, rest = line.partition(b" - ")
+    place = fields.split(b" ")[4].decode("unicode_escape").encode("latin-1")  # a space is written \040
+    return os.fsdecode(place), rest.split(b" ")[0].decode()

@@ -88,7 +88,7 @@ def test_a_database_and_its_companions_are_private(root: Path):
 def test_on_a_network_file_system_there_is_a_rollback_journal_and_every_commit_is_synced(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(store_module, "_is_on_network", lambda folder: True)
+    monkeypatch.setattr(store_module, "_may_be_on_network", lambda folder: True)
     journal = journal_of(root)
     write(journal, root / "a", b"1")
     assert not Path(f"{path_of(journal)}-wal").exists()

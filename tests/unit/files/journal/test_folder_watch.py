@@ -13,8 +13,9 @@ import pytest
 from tests.needs import skip_untested
 
 from wieldy.files.journal.snapshot_contents import SnapshotScope
-from wieldy.files.journal.tree_manifest import FolderWatch, TimeLimit, TreeWalker, WatchedChanges, is_local, open_watch
+from wieldy.files.journal.tree_manifest import FolderWatch, TimeLimit, TreeWalker, WatchedChanges, open_watch
 from wieldy.files.journal.tree_snapshot import TreeSnapshots
+from wieldy.files.writing.disk import is_local
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.reading.read_file import OpenFile, explain_unreadable
+from wieldy.files.reading.read_file import OpenFile
+from wieldy.files.search.format import explain_unreadable
 
 
 def reason(path: str) -> str:
@@ -64,8 +65,8 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
     program = (
         "import os, sys\n"
         "from wieldy.files.reading.read_file import OpenFile\n"
-        "from wieldy.files.reading.read_file import explain_unreadable\n"
-        "import wieldy.files.search.format\n"
+        "from wieldy.files.search.format import explain_unreadable\n"
+        "import rapidfuzz.fuzz\n"
         "if os.access(sys.argv[1], os.R_OK): os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "try: OpenFile(sys.argv[1])\n"
         "except OSError as error: print(explain_unreadable(sys.argv[1], error)[0])\n"

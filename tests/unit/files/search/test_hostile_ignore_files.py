@@ -9,7 +9,6 @@ import pytest
 
 from wieldy import Toolbox
 from wieldy.faces.terminal.input import FileIndex
-from wieldy.files.search.patterns import find_unfit_ignore_files
 
 SECRET = "[broken-secret-token\n{also\n"
 KINDS = (".ignore", ".gitignore", ".rgignore")
@@ -67,17 +66,3 @@ def test_completion_of_file_names_ends(tmp_path, target):
     (tmp_path / "project" / "a.txt").touch()
     plant(tmp_path / "project" / ".ignore", target, tmp_path)
     assert "secret-token" not in str(FileIndex(str(tmp_path / "project")).search("a"))
-
-
-def test_unfit_ignore_files_are_found_for_whoever_judges_programs_that_follow_them(tmp_path):
-    project = tmp_path / "project"
-    (project / "sub").mkdir(parents=True)
-    (project / "shared").write_text("*.o")
-    (project / ".gitignore").symlink_to("shared")
-    (tmp_path / "secret").touch()
-    (project / "sub" / ".ignore").symlink_to(tmp_path / "secret")
-    os.mkfifo(project / "sub" / ".rgignore")
-    found, is_complete = find_unfit_ignore_files([str(project)])
-    assert sorted(found) == sorted([str(tmp_path / "secret"), str(project / "sub" / ".rgignore")])
-    assert is_complete
-    assert find_unfit_ignore_files([str(project)], max_entries=2)[1] is False

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.files.search.patterns import inside_repository, load_parent_rules, parse_ignore_file, walk_files
+from wieldy.files.search.patterns import load_parent_rules, parse_ignore_file, repository_of, walk_files
 
 
 def kept(root: Path, in_repository: bool = True, home: Path | None = None) -> list[str]:
     env = {"HOME": str(home or root / "nobody")}
-    rules = load_parent_rules(str(root), in_repository, env)
+    if in_repository and not repository_of(str(root)):
+        (root / ".git").mkdir()
+    rules = load_parent_rules(str(root), env)
     return sorted(os.path.relpath(entry.path, root) for entry in walk_files(str(root), rules))
 
 
@@ -80,6 +82,7 @@ def test_a_folder_left_out_is_not_opened_whatever_is_said_about_its_files(tmp_pa
 
 def test_rules_above_the_start_hold_below_it(tmp_path):
     write(tmp_path / ".gitignore", "sub/*.log\n*.tmp\n")
+    (tmp_path / ".git").mkdir()
     put(tmp_path, **{"sub__a.log": "", "sub__b.tmp": "", "sub__c": ""})
     assert kept(tmp_path / "sub") == ["c"]
 
@@ -118,6 +121,6 @@ def test_links_are_not_followed_and_loops_do_no_harm(tmp_path):
 def test_whether_a_folder_is_in_a_repository(tmp_path):
     (tmp_path / "repo/.git").mkdir(parents=True)
     (tmp_path / "repo/deep/er").mkdir(parents=True)
-    assert inside_repository(str(tmp_path / "repo/deep/er"))
-    assert inside_repository(str(tmp_path / "repo"))
-    assert not inside_repository(str(tmp_path))
+    assert repository_of(str(tmp_path / "repo/deep/er"))
+    assert repository_of(str(tmp_path / "repo"))
+    assert not repository_of(str(tmp_path))
