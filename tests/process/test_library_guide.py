@@ -99,6 +99,15 @@ async def test_tools_of_ones_own(project, tmp_path):
 
 
 @pytest.mark.asyncio
+async def test_a_tool_with_a_key_of_its_call(project, tmp_path):
+    allowed = {"permissions": {"allow": ["pay"]}}
+    async with Toolbox(project, settings=allowed, tools=[program("payment", tmp_path).pay]) as box:
+        one, other = await box.call("pay", order="7"), await box.call("pay", order="7")
+    assert re.match(r"paid 7 once, by the key \w+", one.text)
+    assert one.text != other.text
+
+
+@pytest.mark.asyncio
 async def test_a_first_session(project, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(project)
     await program("first", tmp_path).main(Script([[{"text": "It greets."}]]))
@@ -257,7 +266,10 @@ async def test_serving(project, tmp_path):
 
 def test_every_program_is_run_by_a_test():
     here = Path(__file__)
-    sources = [path.read_text(encoding="utf-8") for path in (here, here.parents[1] / "unit" / "backends" / "guide.py")]
+    sources = [
+        path.read_text(encoding="utf-8")
+        for path in (here, here.parents[1] / "unit" / "shell" / "backends" / "guide.py")
+    ]
     run = {name for name in PROGRAMS for source in sources if f'"{name}"' in source or f'"{name}.py"' in source}
     assert PROGRAMS.keys() == run
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "library.md").read_text(encoding="utf-8"), re.DOTALL)

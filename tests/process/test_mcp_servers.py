@@ -141,7 +141,7 @@ def test_a_server_that_is_not_there_is_named_once_and_the_answer_comes_all_the_s
     done = wieldy("-p", "go", "--model", f"script:{script}", *options)
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert done.stderr.splitlines() == [
-        "wieldy: the MCP server gone is not available: there is no program `no-such-program`"
+        "wieldy: the MCP server gone is not available: there is no program `no-such-program` on PATH"
     ]
 
 

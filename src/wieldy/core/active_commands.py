@@ -1,13 +1,13 @@
 """The files that commands of the settings name: hooks, the status line and MCP servers run them without a question.
 
-Consent to a command is bound to the content of the project's files that it names.
+Consent to a command is bound to the content of the project's files that it names, but for those that it writes itself.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field
@@ -24,6 +24,13 @@ _PROGRAM_SUFFIXES = (".sh", ".bash", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb",
 MAX_DEPTH = 3
 MAX_HASHED_BYTES = 64 << 20
 MISSING = "missing"
+WrittenFiles: TypeAlias = Callable[[CommandLine, str], Collection[str]]
+"""The files that a command which starts in a folder writes by itself, such as its log."""
+
+
+def nothing_written(command: CommandLine, folder: str) -> Collection[str]:
+    """Take no file for one that the command writes."""
+    return ()
 
 
 class CommandPlace(Struct, frozen=True):
@@ -44,12 +51,14 @@ class ActiveCommands(Struct, frozen=True):
     home: str = ""
     digests: Mapping[str, str] | None = None
     places: Mapping[str, CommandPlace] = field(default_factory=dict)
+    written_by: WrittenFiles = nothing_written
 
     def problem(self, setting: str, command: CommandLine, folder: str = "") -> str | None:
         """Why a command must not start; None if the files of the project that it names are as consented to. Blocks."""
         place = self.places.get(setting) or self.places.get(command_text(command), CommandPlace("code"))
         known: dict[str, str] = {}
-        found = project_digests(command, folder or self.root, self.root, self.home, known, place.is_shared)
+        folder = folder or self.root
+        found = project_digests(command, folder, self.root, self.home, known, place.is_shared, self.written_by)
         for path, digest in found.items() if self.digests is not None else ():
             before = self.digests.get(path) if self.digests is not None else None
             if digest == before:
@@ -69,16 +78,25 @@ def command_text(command: CommandLine) -> str:
 
 
 def project_digests(
-    command: CommandLine, folder: str, root: str, home: str, known: dict[str, str], is_shared: bool
+    command: CommandLine,
+    folder: str,
+    root: str,
+    home: str,
+    known: dict[str, str],
+    is_shared: bool,
+    written_by: WrittenFiles,
 ) -> dict[str, str]:
     """The content of each file of a project that a command names, or of each program where the command is the person's own.
 
     `known` keeps digests, so that one look at the files decides.
     """
     prefix = root.rstrip(os.sep) + os.sep
+    named = [path for path in files_named_by(command, folder, home) if path.startswith(prefix)]
+    data = [path for path in named if not _is_program(path)]
+    data = [path for path in data if not is_shared or path in written_by(command, folder)]
     digests: dict[str, str] = {}
-    for path in files_named_by(command, folder, home):
-        if path.startswith(prefix) and (is_shared or _is_program(path)):
+    for path in named:
+        if path not in data:
             if path not in known:
                 known[path] = _digest(path)
             if is_shared or known[path] != MISSING:
@@ -149,10 +167,10 @@ def _candidates(command: CommandLine, folder: str, home: str, depth: int = 0) ->
     words = _split(command) if isinstance(command, str) else list(command)
     for position, word in enumerate(words):
         if position and words[position - 1] in ("cd", "pushd"):
-            below = os.path.join(folder, _PROJECT_VARIABLE.sub(lambda match: folder, word))
+            below = os.path.join(folder, with_project_folder(word, folder))
             if depth < MAX_DEPTH and os.path.isdir(below):
                 yield from _candidates(words[position + 1 :], below, home, depth + 1)
-        expanded = _PROJECT_VARIABLE.sub(lambda match: folder, word)
+        expanded = with_project_folder(word, folder)
         expanded = _HOME_VARIABLE.sub(lambda match: home, expanded) if home else expanded
         if depth < MAX_DEPTH and re.search(r"[\s;&|<>()]", expanded):
             yield from _candidates(expanded, folder, home, depth + 1)
@@ -163,6 +181,11 @@ def _candidates(command: CommandLine, folder: str, home: str, depth: int = 0) ->
         if position and words[position - 1] == "-m" and _MODULE.fullmatch(word):
             module = os.path.join(folder, *word.split("."))
             yield from filter(os.path.lexists, (f"{module}.py", f"{module}/__main__.py", f"{module}/__init__.py"))
+
+
+def with_project_folder(text: str, folder: str) -> str:
+    """Spell out the variables that name the project."""
+    return _PROJECT_VARIABLE.sub(lambda match: folder, text)
 
 
 def _split(command: str) -> list[str]:

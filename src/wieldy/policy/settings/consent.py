@@ -6,12 +6,14 @@ Consent to a command is also consent to the content of the project's files that 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
-from wieldy.core.active_commands import active_commands, project_digests
+from wieldy.core.active_commands import CommandLine, active_commands, project_digests, with_project_folder
+from wieldy.core.effects import Writes
 from wieldy.policy.permissions.trust import ConsentItem
 from wieldy.policy.settings.check import dotted, leaves
 from wieldy.policy.settings.sources import SettingsSource
@@ -34,8 +36,20 @@ class FileDigests:
         # Servers of the person's own settings do not start in the project: only absolute paths lead into it.
         start = os.sep if section == "mcpServers" and not is_shared else self.root
         for command, folder in active_commands(value, start):
-            digests |= project_digests(command, folder, self.root, self._home, self._digests, is_shared)
+            digests |= project_digests(
+                command, folder, self.root, self._home, self._digests, is_shared, self.written_by
+            )
         return digests
+
+    def written_by(self, command: CommandLine, folder: str) -> set[str]:
+        """The files, such as a log, that a command whose effects are all known writes: consent does not cover their content."""
+        from wieldy.shell.effects.analysis import analyze
+
+        text = with_project_folder(command if isinstance(command, str) else shlex.join(command), folder)
+        analysis = analyze(text, cwd=folder, home=self._home)
+        if analysis.verdict == "unknown":
+            return set()
+        return {effect.path for effect in analysis.effects if isinstance(effect, Writes)}
 
 
 def consent_items(source: SettingsSource, files: FileDigests) -> Iterator[ConsentItem]:

@@ -253,7 +253,9 @@ def _active_commands(
     sources: Sequence[SettingsSource], root: str, env: Mapping[str, str], digests: Mapping[str, str]
 ) -> ActiveCommands:
     from wieldy.core.active_commands import ActiveCommands, CommandPlace, active_commands, command_text
+    from wieldy.policy.settings.consent import FileDigests
 
+    home = str(user_home(env))
     places: dict[str, CommandPlace] = {}
     for source in sources:
         place = CommandPlace(source.layer, source.file or "", source.from_project)
@@ -264,7 +266,7 @@ def _active_commands(
             text = command_text(command)
             if text not in places or place.is_shared:
                 places[text] = place
-    return ActiveCommands(root, str(user_home(env)), digests, places)
+    return ActiveCommands(root, home, digests, places, FileDigests(root, home).written_by)
 
 
 def _is_enabled_server(item: ConsentItem, sources: Sequence[SettingsSource]) -> bool:

@@ -207,3 +207,23 @@ async def test_a_pipe_that_nobody_writes_to_holds_nothing_up(project, open_box):
     write(project, hooked("cat < ./hook.fifo > /dev/null"))
     os.mkfifo(project / "hook.fifo")
     assert len(load_settings(project).pending) == 1
+
+
+@pytest.mark.parametrize("command", ["echo said >> log", "touch log", "cat >> $CLAUDE_PROJECT_DIR/log"])
+async def test_what_a_hook_writes_itself_needs_no_new_consent(project, open_box, command):
+    write(project, hooked(command))
+    consent(project)
+    box = open_box()
+    for _ in range(2):
+        assert (await box.call("say", text="x")).text == "said x"
+    assert (project / "log").exists()
+    assert not load_settings(project).pending
+
+
+async def test_a_file_that_a_hook_writes_and_runs_is_the_one_consented_to(project, open_box, tmp_path):
+    (project / "run").write_text("echo one\n")
+    write(project, hooked("echo true >> run; sh run"))
+    consent(project)
+    (project / "run").write_text(f"touch {tmp_path}/changed\n")
+    await open_box().call("say", text="x")
+    assert not (tmp_path / "changed").exists()

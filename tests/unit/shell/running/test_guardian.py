@@ -55,7 +55,7 @@ def test_a_group_it_was_told_of_is_ended_when_we_are_gone():
 
 def test_it_does_its_work_though_our_own_files_are_gone_by_then(tmp_path):
     source = Path(next(iter(wieldy.__path__)))
-    for package in ("core", "schema", "shell"):
+    for package in ("core", "shell"):
         shutil.copytree(source / package, tmp_path / "wieldy" / package)
     shutil.copy(source / "__init__.py", tmp_path / "wieldy")
     told = sleeper()
