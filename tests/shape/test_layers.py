@@ -14,7 +14,7 @@ ROOMS = {
     "core": ["core.text", "core.schema", "core"],
     "files": ["files.search", "files.working_copies", "files"],
     "shell": ["shell", "shell.backends", "shell.diagnostics"],
-    "web": ["web", "web.browser"],
+    "web": ["web"],
     "models": ["models"],
     "tools": ["tools.skills", "tools.subagents", "tools.toolset", "tools"],
     "policy": ["policy.permissions", "policy.hooks", "policy.settings", "policy"],

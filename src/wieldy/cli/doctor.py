@@ -207,7 +207,7 @@ def _local_servers(env: Mapping[str, str]) -> Iterator[str]:
 
 
 def _check_browser(root: Path) -> CheckResult:
-    from wieldy.web.browser.chromium import find_browser, missing_requirement
+    from wieldy.web.browser import find_browser, missing_requirement
 
     if problem := missing_requirement(os.environ):
         detail, _, fix = problem.partition(": ")

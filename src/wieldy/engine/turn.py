@@ -465,7 +465,7 @@ class Turn:
             raise ValueError(f"nothing was fed, so say which API the messages are for: {', '.join(map(repr, WIRES))}")
         module = wire_module(wire)
         blocks = tuple(result.as_wire() for result in await self.results())
-        return module.user_messages(Message("user", blocks)) if blocks else []
+        return list(module.user_messages(Message("user", blocks))) if blocks else []
 
     def add_adviser(self, adviser: Adviser) -> None:
         """Have the calls from now on judged with one more opinion."""

@@ -31,12 +31,11 @@ if TYPE_CHECKING:
     from wieldy.tools.subagents import AgentDefinition, AgentTypes, StartSubagent, SubagentAccess, SubagentRegistry
     from wieldy.tools.todo_write import TodoList
     from wieldy.tools.toolset import Activations, Toolset
-    from wieldy.web.browser.session import BrowserSession
+    from wieldy.web.browser import BrowserSession
     from wieldy.web.fetch import Fetcher
-    from wieldy.web.page import PageCache
-    from wieldy.web.sandbox_proxy import SandboxProxy
+    from wieldy.web.page import PageCache, Summarizer
+    from wieldy.web.proxy import SandboxProxy
     from wieldy.web.search import SearchService, SearchServices
-    from wieldy.web.summary import Summaries, Summarizer
 
 T = TypeVar("T")
 
@@ -221,7 +220,7 @@ class WorkspaceServices:
 
     @shared
     def sandbox_proxy(self) -> SandboxProxy:
-        from wieldy.web.sandbox_proxy import SandboxProxy
+        from wieldy.web.proxy import SandboxProxy
 
         return SandboxProxy(self._workspace, self.fetcher)
 
@@ -240,10 +239,8 @@ class WorkspaceServices:
         return PageCache()
 
     @shared
-    def summaries(self) -> Summaries:
-        from wieldy.web.summary import Summaries
-
-        return Summaries(self._host.summarizer)
+    def summarizer(self) -> Summarizer | None:
+        return self._host.summarizer
 
     @shared
     def search_services(self) -> SearchServices:
@@ -253,7 +250,7 @@ class WorkspaceServices:
 
     @shared
     def browser(self) -> BrowserSession:
-        from wieldy.web.browser.session import BrowserSession
+        from wieldy.web.browser import BrowserSession
 
         return BrowserSession(self._workspace, self.fetcher)
 

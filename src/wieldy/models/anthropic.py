@@ -89,7 +89,7 @@ class Anthropic(HttpModel):
     @property
     def searches(self) -> bool:
         """Whether the servers at this address can search the web."""
-        return self._endpoint.url.geturl() == self.provider.url
+        return self._url.geturl() == self.provider.url
 
     def search_tool(self, allowed: Sequence[str], blocked: Sequence[str]) -> Mapping[str, Any]:
         domains = {"allowed_domains": list(allowed), "blocked_domains": list(blocked)}

@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -272,46 +272,6 @@ class StreamParser(Protocol):
         ...
 
 
-class ApiEndpoint:
-    """The address of an API, with the headers that every request carries. Raises `HttpError` for invalid ones."""
-
-    def __init__(
-        self, base_url: str, headers: Mapping[str, str], *, env: Mapping[str, str], idle_seconds: float
-    ) -> None:
-        self.url = parse_server_url(base_url)
-        self._headers = {
-            "content-type": "application/json",
-            "accept": "text/event-stream",
-            "accept-encoding": "identity",
-            "user-agent": "wieldy",
-        }
-        self._headers |= headers
-        check_headers(self._headers)
-        self._client = HttpClient(env=env, idle_seconds=idle_seconds)
-
-    @asynccontextmanager
-    async def stream(
-        self, path: str, body: bytes, model: str, parser: StreamParser
-    ) -> AsyncIterator[AsyncIterator[Delta]]:
-        """Post a request and give the deltas of its answer. Raises `ProviderFailure`."""
-        url = self.url._replace(path=self.url.path.rstrip("/").removesuffix(path) + path)
-        try:
-            async with self._client.request("POST", url, self._headers, body) as response:
-                content_type = response.headers.get("content-type", "text/event-stream")
-                encoding = response.headers.get("content-encoding", "identity")
-                is_stream = "html" not in content_type and "json" not in content_type and encoding == "identity"
-                if response.status != 200 or not is_stream:
-                    text = await response.text() if encoding == "identity" else f"a body encoded as {encoding}"
-                    raise response_failure(response.status, response.headers, text, model, host_and_port(url))
-                async with aclosing(read_events(response)) as events:
-                    yield parse_events(events, parser, response)
-        except HttpError as error:
-            raise connection_failure(error) from None
-
-    async def aclose(self) -> None:
-        await self._client.aclose()
-
-
 class HttpModel:
     """One model behind an HTTP API. A subclass says how a request is encoded and how an answer is parsed.
 
@@ -355,13 +315,17 @@ class HttpModel:
         headers = self.auth_headers(key, env if api_key is None else {})
         # Where the key comes from, as stream-json names it: a variable, "user" for one given in code, or "none".
         self.key_source = "none" if not key else self.provider.key_variable if api_key is None else "user"
+        self._client = HttpClient(env=env, idle_seconds=idle_seconds or _idle_seconds(env))
+        self._headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            "accept-encoding": "identity",
+            "user-agent": "wieldy",
+            **headers,
+        }
         try:
-            self._endpoint = ApiEndpoint(
-                self.address(self.provider.address(env, base_url)),
-                headers,
-                env=env,
-                idle_seconds=idle_seconds or _idle_seconds(env),
-            )
+            self._url = parse_server_url(self.address(self.provider.address(env, base_url)))
+            check_headers(self._headers)
         except HttpError as error:
             raise SessionError(str(error)) from None
 
@@ -379,16 +343,30 @@ class HttpModel:
     def parser(self) -> StreamParser:
         raise NotImplementedError
 
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Delta]]:
         """Send a request and stream its deltas. Raises `ProviderFailure`; leaving early closes the connection."""
         if self._max_tokens is not None or self._temperature is not None:
             limit = request.max_tokens or self._max_tokens
             request = replace(request, max_tokens=limit, temperature=self._temperature)
-        return self._endpoint.stream(self.path, self.encode(request), self.model, self.parser())
+        url = self._url._replace(path=self._url.path.rstrip("/").removesuffix(self.path) + self.path)
+        try:
+            async with self._client.request("POST", url, self._headers, self.encode(request)) as response:
+                content_type = response.headers.get("content-type", "text/event-stream")
+                encoding = response.headers.get("content-encoding", "identity")
+                is_stream = "html" not in content_type and "json" not in content_type and encoding == "identity"
+                if response.status != 200 or not is_stream:
+                    text = await response.text() if encoding == "identity" else f"a body encoded as {encoding}"
+                    place = host_and_port(url)
+                    raise response_failure(response.status, response.headers, text, self.model, place)
+                async with aclosing(read_events(response)) as events:
+                    yield parse_events(events, self.parser(), response)
+        except HttpError as error:
+            raise connection_failure(error) from None
 
     async def aclose(self) -> None:
         """Close the idle connections. The model can be used again."""
-        await self._endpoint.aclose()
+        await self._client.aclose()
 
 
 def _idle_seconds(env: Mapping[str, str]) -> float:

@@ -69,7 +69,7 @@ class OpenAIChat(OpenAIModel):
     path = "/chat/completions"
 
     def encode(self, request: Request) -> bytes:
-        return encode_request(request, self.model, is_strict=self._endpoint.url.hostname == MISTRAL_HOST)
+        return encode_request(request, self.model, is_strict=self._url.hostname == MISTRAL_HOST)
 
     def parser(self) -> CompletionParser:
         return CompletionParser(self.model)
@@ -99,11 +99,11 @@ def define_tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _encode_message(message: Message) -> bytes:
-    return join_items(_assistant_messages(message) if message.role == "assistant" else _user_messages(message))
+    return join_items(_assistant_messages(message) if message.role == "assistant" else user_messages(message))
 
 
 def _encode_for_mistral(message: Message) -> bytes:
-    items = list(_assistant_messages(message) if message.role == "assistant" else _user_messages(message))
+    items = list(_assistant_messages(message) if message.role == "assistant" else user_messages(message))
     for item in items:
         item.pop("reasoning_content", None)
         for call in item.get("tool_calls", ()):
@@ -141,12 +141,8 @@ def _assistant_messages(message: Message) -> Iterator[dict[str, Any]]:
         yield encoded
 
 
-def user_messages(message: Message) -> list[dict[str, Any]]:
+def user_messages(message: Message) -> Iterator[dict[str, Any]]:
     """A message of the user as this API takes it: one for each tool result, and one for pictures and texts."""
-    return list(_user_messages(message))
-
-
-def _user_messages(message: Message) -> Iterator[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     for block in message.content:
         if block["type"] == "tool_result":

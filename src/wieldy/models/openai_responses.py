@@ -101,7 +101,7 @@ def define_tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _encode_message(message: Message) -> bytes:
-    return join_items(_assistant_items(message) if message.role == "assistant" else _user_items(message))
+    return join_items(_assistant_items(message) if message.role == "assistant" else user_messages(message))
 
 
 def _assistant_items(message: Message) -> Iterator[dict[str, Any]]:
@@ -148,12 +148,8 @@ def _call_item(block: ContentBlock) -> dict[str, Any]:
     return {"type": "function_call", "call_id": id, "name": name, "arguments": encode_json_text(block["input"])}
 
 
-def user_messages(message: Message) -> list[dict[str, Any]]:
+def user_messages(message: Message) -> Iterator[dict[str, Any]]:
     """A message of the user as items of this API."""
-    return list(_user_items(message))
-
-
-def _user_items(message: Message) -> Iterator[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     for block in message.content:
         if block["type"] == "tool_result":

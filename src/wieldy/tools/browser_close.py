@@ -5,7 +5,7 @@ from __future__ import annotations
 from wieldy.core.effects import NO_EFFECTS
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
-from wieldy.web.browser.session import browser_available
+from wieldy.web.browser import browser_available
 
 
 @tool(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
-from wieldy.web.browser.session import browser_available
+from wieldy.web.browser import browser_available
 from wieldy.web.url import canonical_page_url, fetches_url
 
 
@@ -21,7 +21,7 @@ from wieldy.web.url import canonical_page_url, fetches_url
 )
 async def browser_navigate(ctx: ToolContext, url: str) -> Output:
     """Open a page."""
-    from wieldy.web.browser.session import snapshot
+    from wieldy.web.browser import snapshot
 
     session = ctx.workspace.services.browser
     status = await session.navigate(url, ctx.judge)

@@ -8,7 +8,7 @@ from wieldy.core.outcome import Text
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
-from wieldy.web.browser.session import browser_available
+from wieldy.web.browser import browser_available
 
 
 @tool(

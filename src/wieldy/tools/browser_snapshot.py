@@ -6,7 +6,7 @@ from typing import Annotated
 
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
-from wieldy.web.browser.session import browser_available
+from wieldy.web.browser import browser_available
 
 
 @tool(
@@ -21,7 +21,7 @@ from wieldy.web.browser.session import browser_available
 )
 async def browser_snapshot(ctx: ToolContext, ref: Annotated[str, "Of a part to show alone"] = "") -> Output:
     """Look at the page."""
-    from wieldy.web.browser.session import snapshot
+    from wieldy.web.browser import snapshot
 
     session = ctx.workspace.services.browser
     return Output(await snapshot(session, ctx.judge, ref), {"url": session.url})

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
-from wieldy.web.browser.session import browser_available, page_effects
+from wieldy.web.browser import browser_available, page_effects
 
 
 @tool(
@@ -26,7 +26,7 @@ async def browser_type(
     submit: Annotated[bool, "Press Enter"] = False,
 ) -> Output:
     """Type."""
-    from wieldy.web.browser.session import snapshot
+    from wieldy.web.browser import snapshot
 
     session = ctx.workspace.services.browser
     async with session.act(ctx.judge) as page:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
+from wieldy.core.errors import WieldyError
 from wieldy.core.outcome import Content, Image, Text
 from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
@@ -13,6 +14,8 @@ from wieldy.web.url import canonical_url, fetches_url
 if TYPE_CHECKING:
     from wieldy.web.fetch import HttpRedirect
     from wieldy.web.page import WebPage
+
+MAX_SUMMARIZED_CHARS = 100_000
 
 
 @tool(
@@ -33,7 +36,6 @@ async def web_fetch(
 ) -> Output:
     from wieldy.web.fetch import HttpRedirect
     from wieldy.web.page import read_page
-    from wieldy.web.summary import SummaryFailed
     from wieldy.web.url import parse_url
 
     cache = ctx.workspace.services.page_cache
@@ -44,11 +46,13 @@ async def web_fetch(
             return _redirect_output(response)
         page = await read_page(response, ctx.workspace.session_dir / "web")
         cache.put(url, page)
-    remarks = page.remarks
-    try:
-        answer = await ctx.workspace.services.summaries.answer(prompt, page.text)
-    except SummaryFailed as failure:
-        answer, remarks = None, (*remarks, str(failure))
+    answer, remarks = None, page.remarks
+    summarize = ctx.workspace.services.summarizer
+    if summarize is not None and prompt.strip() and page.text.strip():
+        try:
+            answer = await summarize(prompt, page.text[:MAX_SUMMARIZED_CHARS])
+        except WieldyError as failure:
+            remarks = (*remarks, f"the question could not be put to the small model: {failure}")
     if answer is not None:
         return Output(f"{_heading(page)}\n\n{answer}", _data(page, answer))
     return Output(_content(page, remarks), _data(page, page.text))

@@ -1,25 +1,87 @@
-"""Turns a response into readable content: HTML as Markdown, text decoded, PDF and images as the Read tool shows them."""
+"""Turns a response into readable content: HTML as Markdown, text decoded, PDF and images as the Read tool shows them.
+
+HTML is converted in a child process, so that a hostile page can neither block nor crash ours.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import codecs
+import contextlib
 import hashlib
+import html
+import importlib.util
 import re
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
+from typing import Protocol
 
 from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.outcome import Content, Text, text_of
+from wieldy.core.programs import kill_process, own_python
 from wieldy.core.state_dirs import make_private_folder, open_private
 from wieldy.core.text import format_size
 from wieldy.core.threads import in_thread
 from wieldy.files.detection import BOMS, HEAD, binary_kind, decodes, detect_encoding, media_type_of
 from wieldy.web.fetch import FetchedResponse
-from wieldy.web.markdown import MAX_CHARS, html_to_markdown, refresh_target, title_of
+from wieldy.web.url import HttpUrl, InvalidUrl
+
+TIMEOUT = 20.0
+MAX_CHARS = 5 << 20
+CHILD_CODE = "from wieldy.web.converter import main; main(*sys.argv[1:])"
+HEAD_CHARS = 20_000
+META = re.compile(r"<meta[^>]{0,4000}>", re.IGNORECASE)
+REFRESH = re.compile(r"http-equiv\s*=\s*[\"']?refresh\b", re.IGNORECASE)
+REFRESH_URL = re.compile(r"content\s*=\s*[\"']?\s*[\d.]+\s*[;,]\s*url\s*=\s*[\"']?([^\"'>\s]+)", re.IGNORECASE)
+TITLE = re.compile(r"<title[^>]{0,100}>([^<]{0,2000})", re.IGNORECASE)
+
+
+def title_of(page: str) -> str:
+    """The title of an HTML page, or an empty string."""
+    match = TITLE.search(page[:MAX_CHARS])
+    return " ".join(html.unescape(match[1]).split()) if match else ""
+
+
+def refresh_target(page: str, url: HttpUrl) -> HttpUrl | None:
+    """Where a page sends its readers by `<meta http-equiv="refresh">`."""
+    for tag in META.findall(page[:HEAD_CHARS]):
+        match = REFRESH_URL.search(html.unescape(tag)) if REFRESH.search(tag) else None
+        if match is not None:
+            with contextlib.suppress(InvalidUrl):
+                target = url.join(match[1])
+                return target if target != url else None  # a page that only reloads itself
+    return None
+
+
+async def html_to_markdown(page: str, url: str, *, timeout: float = TIMEOUT) -> str:
+    """Convert a page, its links resolved against `url`. Raises `ToolFailure`."""
+    command = own_python(CHILD_CODE, url, needs=("html_to_markdown",))
+    if command is None or importlib.util.find_spec("html_to_markdown") is None:
+        raise ToolFailure("Reading web pages needs html-to-markdown: pip install 'wieldy[web]'.")
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd="/",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(timeout):
+            markdown, _ = await process.communicate(page[:MAX_CHARS].encode("utf-8", "replace"))
+    except TimeoutError:
+        raise ToolFailure(f"Converting {url} to text took more than {timeout:g} s.") from None
+    finally:
+        if process.returncode is None:
+            kill_process(process)
+            await process.wait()
+    if process.returncode:
+        raise ToolFailure(f"{url} could not be converted to text: its HTML is too broken.")
+    return markdown.decode("utf-8", "replace").strip()
+
 
 HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 UNSPECIFIC_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/unknown"})
@@ -28,6 +90,12 @@ ERROR_EXCERPT = 500
 CACHE_SECONDS = 15 * 60.0
 CACHE_BYTES = 32 << 20
 CACHE_PAGES = 200
+
+
+class Summarizer(Protocol):
+    async def __call__(self, question: str, page: str) -> str | None:
+        """Answer a question from the text of a page alone; None where there is no model for it."""
+        ...
 
 
 class WebPage(Struct, frozen=True):

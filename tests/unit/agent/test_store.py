@@ -122,7 +122,7 @@ async def test_everything_is_closed_where_the_store_and_a_model_fail_at_the_end(
     store, model, small = Full(tmp_path / "sessions.db"), Model([[{"text": "x"}]]), Model([[{"text": "short"}]])
     session = make_session(model, small_model=small, store=store)
     await session.ask("go")
-    assert await session.box.workspace.services.summaries.answer("?", "page") == "short"
+    assert await session.box.workspace.services.summarizer("?", "page") == "short"
     store.full = True
     session.transcript.append(ApprovalRequested("x"))
     with pytest.raises(ConnectionResetError):

@@ -10,8 +10,7 @@ import pytest
 from wieldy.core.errors import ToolFailure
 from wieldy.core.outcome import Image
 from wieldy.web.fetch import FetchedResponse
-from wieldy.web.markdown import html_to_markdown
-from wieldy.web.page import WebPage, read_page
+from wieldy.web.page import WebPage, html_to_markdown, read_page
 from wieldy.web.url import parse_url
 
 HTML = b"""<!doctype html><html><head><title>Tea &amp;

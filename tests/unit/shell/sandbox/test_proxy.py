@@ -14,7 +14,7 @@ from wieldy.core.workspace import Workspace
 from wieldy.engine.workspace_services import open_workspace
 from wieldy.shell.running.shell import CommandResult, collect_result
 from wieldy.shell.sandbox.sandbox import choose_wrapper
-from wieldy.web.sandbox_proxy import is_allowed
+from wieldy.web.proxy import is_allowed
 
 GREETING = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
 

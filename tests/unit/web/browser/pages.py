@@ -13,7 +13,7 @@ from tests.unit.web.loopback import Names
 
 from wieldy import Toolbox
 from wieldy.core.outcome import ToolResult
-from wieldy.web.browser.chromium import missing_requirement
+from wieldy.web.browser import missing_requirement
 from wieldy.web.http import Streams, open_streams
 
 LOCAL = {"web": {"allowPrivateHosts": ["127.0.0.1", "*.test"]}, "browser": {"sandbox": False}}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wieldy.web.browser.chromium import PROXY_ONLY, find_browser, missing_requirement
+from wieldy.web.browser import PROXY_ONLY, find_browser, missing_requirement
 
 
 def program(folder: Path, name: str) -> str:

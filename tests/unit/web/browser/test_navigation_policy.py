@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wieldy import Toolbox
-from wieldy.web.browser.navigation import NavigationPolicy
+from wieldy.web.browser import NavigationPolicy
 from wieldy.web.url import parse_url
 
 SHOP, BANK, ADS = (parse_url(f"https://{name}.example/") for name in ("shop", "bank", "ads"))

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from wieldy.web.browser.page_events import MAX_NOTES, PageEvents
+from wieldy.web.browser import MAX_NOTES, PageEvents
 
 
 def test_what_happened_is_told_once_and_the_oldest_make_room() -> None:

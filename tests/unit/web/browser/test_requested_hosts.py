@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from wieldy.web.browser.navigation import RequestedHosts
+from wieldy.web.browser import RequestedHosts
 
 
 @pytest.mark.asyncio

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from wieldy.web.browser.session import truncate_tree
+from wieldy.web.browser import truncate_tree
 
 
 def test_a_long_tree_is_cut_between_lines_and_says_so() -> None:

@@ -1,1 +1,0 @@
-"""A real browser under a model's hands: one page, every connection judged, nothing left behind."""
