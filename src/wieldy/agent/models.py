@@ -224,7 +224,12 @@ class SideRequests:
             raise SessionError(f"{model.model} said nothing")
         return text
 
-    async def complete(self, system: str, messages: Sequence[Message], max_tokens: int) -> Completion:
+    @property
+    def model(self) -> str:
+        """The name of the session's model. Raises `SessionError` where none is available."""
+        return self._models().main.model
+
+    async def __call__(self, system: str, messages: Sequence[Message], max_tokens: int) -> Completion:
         """Have the session's model answer another program. Raises `ProviderFailure`, `SessionError`."""
         model = self._models().main
         answer = await self._send(model, Request((system,) if system else (), tuple(messages), max_tokens=max_tokens))

@@ -117,7 +117,7 @@ class Session:
                 host,
                 summarizer=host.summarizer or side_requests.ask_about_page,
                 search_service=host.search_service or side_requests.search_service,
-                side_model=host.side_model or side_requests.complete,
+                side_model=host.side_model or side_requests,
                 start_subagent=self._start_subagent,
                 on_activated=lambda names: self._prefix.on_activated(names),  # noqa: PLW0108 - made below
                 agents=(*host.agents, *_agent_definitions(agents, options)),

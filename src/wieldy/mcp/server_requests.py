@@ -79,11 +79,11 @@ class ServerRequestHandler:
         answer = await self._approver.ask(self._question(message, schema, fields))
         return {**fields, **(answer.updated_input or {})} if answer.allowed else None
 
-    async def ask_consent(self, action: str, text: str) -> bool:
-        """Ask the person to consent to an action of the server; no where nobody can be asked."""
+    async def ask_consent(self, action: str, shown: dict[str, Any]) -> bool:
+        """Ask the person to consent to an action of the server once; no where no person can be asked."""
         if self._approver is None:
             return False
-        question = self._question(f"{action}: {text}", {"type": "object"}, {"text": text}, "sampling", action)
+        question = self._question(action, {"type": "object"}, shown, "sampling", action)
         try:
             return (await self._approver.ask(question)).allowed
         except Refusal:
@@ -173,7 +173,7 @@ def _format_default(default: Any) -> str:
 
 
 class SamplingHandler:
-    """The sampling callback of one connection. The person is asked for consent once per connection."""
+    """The sampling callback of one connection. The person is asked for consent to each request."""
 
     def __init__(
         self, server: str, workspace: Workspace, model: CompletionFunction, requests: ServerRequestHandler
@@ -182,14 +182,13 @@ class SamplingHandler:
         self._workspace = workspace
         self._model = model
         self._requests = requests
-        self._has_consent = False
 
     async def __call__(self, context: Any, params: Any) -> Any:
         """Return the model's answer, or an error."""
         from mcp_types import CreateMessageResult, ErrorData, TextContent
 
         messages = convert_messages(params.messages)
-        if not await self._check_consent(messages):
+        if not await self._has_consent(params.system_prompt or "", messages):
             return ErrorData(code=SAMPLING_REFUSED, message="the user did not agree to let the model answer")
         try:
             answer = await self._model(
@@ -204,14 +203,17 @@ class SamplingHandler:
             stop_reason="maxTokens" if answer.cut else "endTurn",
         )
 
-    async def _check_consent(self, messages: Sequence[Message]) -> bool:
-        if self._has_consent or self._server in self._workspace.setting("mcp.sampling"):
+    async def _has_consent(self, system: str, messages: Sequence[Message]) -> bool:
+        if self._server in self._workspace.setting("mcp.sampling"):
             return True
         blocks = (block for message in messages for block in message.content)
         text = "\n".join(str(block.get("text", f"({block['type']})")) for block in blocks)
-        shown = truncate(text, MAX_SHOWN_CHARS)
-        self._has_consent = await self._requests.ask_consent("asks your model (at your cost)", shown)
-        return self._has_consent
+        shown = {
+            "model": getattr(self._model, "model", "the model of this program"),
+            "system": truncate(system, MAX_SHOWN_CHARS),
+            "messages": truncate(text, MAX_SHOWN_CHARS),
+        }
+        return await self._requests.ask_consent("asks your model (at your cost)", shown)
 
 
 def convert_messages(messages: Sequence[Any]) -> tuple[Message, ...]:

@@ -1,4 +1,4 @@
-"""Servers that ask the model: by the session's, once the person has agreed, at the session's cost."""
+"""Servers that ask the model: by the session's, each time the person has agreed, at the session's cost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def results(session: Session) -> list[str]:
 
 
 @pytest.mark.asyncio
-async def test_the_sessions_model_answers_once_the_person_has_agreed_and_is_not_asked_twice(stage):
+async def test_the_sessions_model_answers_each_time_the_person_has_agreed_to_this_very_request(stage):
     asked: list[Any] = []
 
     async def agree(question: Any) -> Answer:
@@ -42,8 +42,9 @@ async def test_the_sessions_model_answers_once_the_person_has_agreed_and_is_not_
     assert len(said) == 2
     for text in said:
         assert "Hot water." in text and "claude-haiku-4-5" in text and "endTurn" in text
-    assert [question.plan.tool.name for question in asked] == ["mcp__s__sampling"]
-    assert "What is tea?" in str(asked[0].plan.input)
+    assert [question.plan.tool.name for question in asked] == ["mcp__s__sampling"] * 2
+    shown = {"model": "claude-haiku-4-5", "system": "Be brief.", "messages": "What is tea?"}
+    assert [dict(question.plan.input) for question in asked] == [shown, shown]
     beside = model.requests[1]
     assert beside.system == ("Be brief.",) and beside.max_tokens == 50 and not beside.tools
     assert session.conversation.cost == pytest.approx(2.0)
