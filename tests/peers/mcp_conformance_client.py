@@ -21,7 +21,8 @@ async def main(url: str) -> int:
     told: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
     oauth: dict[str, Any] = {"clientMetadataUrl": "https://conformance-test.local/client-metadata.json"}
     if "client_id" in told:
-        oauth = {"clientId": told["client_id"], "clientSecret": told.get("client_secret")}
+        issuer = await issuer_of(url) if told.get("client_secret") else None
+        oauth = {"clientId": told["client_id"], "clientSecret": told.get("client_secret"), "issuer": issuer}
     if "client-credentials" in os.environ.get("MCP_CONFORMANCE_SCENARIO", ""):
         oauth["grantType"] = "client_credentials"
     entry = {"type": "http", "url": url, "oauth": oauth, "timeout": 60_000, "startupTimeout": 60_000}
@@ -31,7 +32,6 @@ async def main(url: str) -> int:
         async with Toolbox(folder, settings=settings, ask=lambda question: True) as box:
             connection = box.workspace.services.mcp_servers.connections["peer"]
             visitor = asyncio.create_task(sign_in_wherever_asked(connection))
-            await asyncio.sleep(0.2)
             await box.connected(60)
             await asyncio.wait_for(connection.wait_signed_in(), 60)
             await box.connected(60)
@@ -42,6 +42,19 @@ async def main(url: str) -> int:
     for failure in failures:
         print(failure, file=sys.stderr)
     return 1 if failures else 0
+
+
+async def issuer_of(url: str) -> str:
+    """The issuer that a person would have their secret from."""
+    import httpx2
+
+    base, _, path = url.partition("/mcp")
+    async with httpx2.AsyncClient() as client:
+        for place in (f"/mcp{path}", ""):
+            response = await client.get(f"{base}/.well-known/oauth-protected-resource{place}")
+            if response.status_code == 200:
+                return str(response.json()["authorization_servers"][0])
+    return base
 
 
 async def use_all(box: Toolbox, wanted: list[dict[str, Any]]) -> list[str]:
@@ -66,7 +79,9 @@ async def sign_in_wherever_asked(connection: Any) -> None:
     async with httpx2.AsyncClient(follow_redirects=True) as browser:
         while True:
             url = connection.state.why.rpartition(" ")[2]
-            if connection.state.name == "needs approval" and url not in visited:
+            if connection.state.name == "needs approval" and connection.state.why.startswith("run "):
+                connection.reconnect(sign_in=True)
+            elif connection.state.name == "needs approval" and url not in visited:
                 visited.add(url)
                 await browser.get(url)
             await asyncio.sleep(0.02)

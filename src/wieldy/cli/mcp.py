@@ -190,20 +190,20 @@ def _get(options: argparse.Namespace) -> int:
 
 
 def _reconnect(options: argparse.Namespace) -> int:
-    row = _describe_server(options)
+    row = _describe_server(options, sign_in=True)
     if row is None:
         return _report_unknown(options.name, options.root)
     write(_format_line(row))
     return 0 if row["state"] == "ready" else 1
 
 
-def _describe_server(options: argparse.Namespace) -> dict[str, Any] | None:
-    rows = asyncio.run(_describe_servers(options.root, options.name))
+def _describe_server(options: argparse.Namespace, *, sign_in: bool = False) -> dict[str, Any] | None:
+    rows = asyncio.run(_describe_servers(options.root, options.name, sign_in=sign_in))
     return next((row for row in rows if row["name"] == options.name), None)
 
 
-async def _describe_servers(root: str, only: str | None = None) -> list[dict[str, Any]]:
-    """Connect to the servers, or to one, and describe all."""
+async def _describe_servers(root: str, only: str = "", *, sign_in: bool = False) -> list[dict[str, Any]]:
+    """Connect to the servers, or to one, and describe all. With `sign_in` begin the sign-in that it requires."""
     async with Toolbox(root=root, load_settings=True) as box:
         print_settings_problems(box)
         if not (box.settings.get("mcpServers") or box.settings.pending):
@@ -211,9 +211,9 @@ async def _describe_servers(root: str, only: str | None = None) -> list[dict[str
         from wieldy.mcp.prompts import list_prompts
 
         servers = box.workspace.services.mcp_servers
-        with show_waiting(servers, only):
-            await servers.wait_settled(CONNECT_SECONDS, only)
-        if only is not None and only in servers.connections:
+        with show_waiting(servers, only or None):
+            await servers.wait_settled(CONNECT_SECONDS, only or None)
+        if sign_in and only in servers.connections:
             await _sign_in(servers.connections[only])
         for problem in servers.problems:
             print_error(problem)
@@ -238,7 +238,11 @@ def show_waiting(servers: McpServers, only: str | None = None) -> Iterator[None]
 
 
 async def _sign_in(connection: Connection) -> None:
-    """If the server requires a sign-in, open its page and wait."""
+    """If the server requires a sign-in, begin it, open its page and wait."""
+    if connection.state.name != "needs approval":
+        return
+    connection.reconnect(sign_in=True)
+    await connection.wait_settled()
     if connection.state.name == "needs approval" and sys.stdin.isatty():
         import webbrowser
 

@@ -62,11 +62,8 @@ class ServerConfig(Struct, frozen=True):
     always_load: bool = False
     trust_hints: bool = False
     oauth: Mapping[str, Any] | None = None
-
-    @property
-    def where(self) -> str:
-        """The command line or URL, for people."""
-        return self.url if self.url else " ".join((self.command, *self.args))
+    where: str = ""
+    """The command line or URL as it is written in the settings, for people: a variable may hold a secret."""
 
 
 class InvalidServer(ValueError):
@@ -85,7 +82,7 @@ def parse_servers(settings: Mapping[str, Any], env: Mapping[str, str]) -> tuple[
             continue
         unset: dict[str, None] = {}
         try:
-            servers.append(parse_server(str(name), expand_variables(entry, env, unset)))
+            servers.append(parse_server(str(name), expand_variables(entry, env, unset), entry))
             problems += [f"MCP server `{name}`: {problem}" for problem in unknown_keys(entry)]
         except InvalidServer as error:
             problems.append(f"MCP server `{name}` is left out: {error}")
@@ -93,11 +90,15 @@ def parse_servers(settings: Mapping[str, Any], env: Mapping[str, str]) -> tuple[
     return servers, problems
 
 
-def parse_server(name: str, entry: Any) -> ServerConfig:
-    """Parse one entry. Raises `InvalidServer`."""
+def parse_server(name: str, entry: Any, written: Any = None) -> ServerConfig:
+    """Parse one entry, which is `written` so in the settings if variables were replaced. Raises `InvalidServer`."""
     if not isinstance(entry, Mapping):
         raise InvalidServer("its entry is not an object")
     oauth = _options(entry, "oauth")
+    if oauth and (oauth.get("clientSecret") or oauth.get("grantType")) and not oauth.get("issuer"):
+        raise InvalidServer(
+            "`oauth.clientSecret` needs `oauth.issuer`, else the server chooses who receives the secret"
+        )
     kind = _kind(entry)
     if kind == "stdio" and not _text(entry, "command"):
         raise InvalidServer("it has neither `command` nor `url`")
@@ -124,6 +125,7 @@ def parse_server(name: str, entry: Any) -> ServerConfig:
         always_load=_flag(entry, "alwaysLoad"),
         trust_hints=_flag(entry, "trustHints"),
         oauth=oauth,
+        where=_where(kind, written or entry),
     )
 
 
@@ -163,6 +165,10 @@ def _kind(entry: Mapping[str, Any]) -> Kind:
     if kind is None:
         raise InvalidServer(f"its type `{name}` is not known: use stdio, http or sse")
     return kind
+
+
+def _where(kind: Kind, entry: Mapping[str, Any]) -> str:
+    return " ".join((entry["command"], *entry.get("args", ()))) if kind == "stdio" else _text(entry, "url")
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:

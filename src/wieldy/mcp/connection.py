@@ -30,14 +30,13 @@ from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.mcp.config import PROJECT_VARIABLE, ServerConfig
 from wieldy.mcp.definitions import ToolDefinition
-from wieldy.mcp.oauth import SIGN_IN_SECONDS, SignIn
 from wieldy.mcp.server_requests import SamplingHandler, ServerRequestHandler
 from wieldy.mcp.tools import RETRY_PAUSES, call_as_task, list_tools, needs_subscription, watch_tool_changes
 from wieldy.mcp.transport import (
     McpRelay,
     OutputTail,
     ServerProgram,
-    open_http,
+    ServerStreams,
     open_relay,
     open_stdio,
     server_environment,
@@ -54,6 +53,7 @@ CLOSE = "close"
 MAX_FAILURES = 4
 STABLE_SECONDS = 5.0
 DISCONNECT_SECONDS = 3.0
+REFRESH_SECONDS = 1.0  # between two refreshes of the tools, and four times as long as the last one took
 MAX_LOG_CHARS = 2_000
 CONNECTION_CLOSED = "connection closed"
 IDEMPOTENCY_KEY = "wieldy/idempotencyKey"  # in `_meta` of a call; the same when the same call is made again
@@ -128,6 +128,11 @@ class Connection:
         self._connect_timeout: asyncio.Timeout | None = None
         self._closing = False
         self._was_ready = False
+        self._is_stale = False
+        self._next_refresh = 0.0
+        self._refresh_timer: asyncio.TimerHandle | None = None
+        self._may_sign_in = False  # in the next attempt to connect
+        self._is_signing_in = False
 
     async def run(self) -> None:
         """Own the connection until `close`. Raises nothing but a cancellation of its own task."""
@@ -136,11 +141,15 @@ class Connection:
         while not self._closing:
             while not self._wakeups.empty():  # meant for the last connection
                 self._wakeups.get_nowait()
+            self._refresh_timer = None
+            self._is_signing_in, self._may_sign_in = self._may_sign_in, False
             self._set_state("connecting", why)
-            start, self._was_ready = time.monotonic(), False
+            start, self._was_ready, needs_person = time.monotonic(), False, False
             try:
                 why = await self._run_connection()
             except Exception as error:
+                error = first_error(error)
+                needs_person = type(error).__name__ == "SignInRequired"  # its module loads the SDK
                 why = describe_failure(error, self.config, self.stderr, self._describe_error)
                 log.info("MCP server %s: %s", self.config.name, why)
                 log.debug("MCP server %s", self.config.name, exc_info=error)
@@ -150,7 +159,11 @@ class Connection:
                 self.client = None
             was_stable = self._was_ready and time.monotonic() - start > STABLE_SECONDS
             failures = 0 if was_stable else failures + 1
-            if not self._closing and not (self._was_ready and failures <= 1):
+            if needs_person and not self._closing:
+                self._set_state("needs approval", f"run `wieldy mcp reconnect {self.config.name}` to sign in")
+                await self._wait_to_retry(MAX_FAILURES)
+                why = ""
+            elif not self._closing and not (self._was_ready and failures <= 1):
                 self._set_state("failed", why)
                 await self._wait_to_retry(failures)
         self._set_state("closed")
@@ -183,9 +196,11 @@ class Connection:
             self._extend_connect_timeout(0)
         self._wakeups.put_nowait(CLOSE)
 
-    def reconnect(self) -> None:
-        """Make the owner connect again, now."""
-        if self.state.name not in ("connecting", "needs approval"):
+    def reconnect(self, *, sign_in: bool = False) -> None:
+        """Make the owner connect again, now. With `sign_in` a person is there who signs in where that is needed."""
+        is_waiting = self.state.name == "needs approval" and not self._is_signing_in
+        if self.state.name not in ("connecting", "needs approval") or (sign_in and is_waiting):
+            self._may_sign_in = sign_in
             self._settled.clear()
             self._wakeups.put_nowait(RECONNECT)
 
@@ -281,14 +296,8 @@ class Connection:
     @asynccontextmanager
     async def _connect(self) -> AsyncIterator[None]:
         """Connect, list the tools, and be ready until the block ends; entered and left in one task, as the SDK needs it."""
-        with contextlib.ExitStack() as stack:
-            auth = None
-            if self.config.kind in ("http", "sse") and "authorization" not in map(str.lower, self.config.headers):
-                sign_in = SignIn(self.config, self._context.workspace.env, self._sign_in_required)
-                stack.callback(sign_in.close)
-                auth = sign_in.provider()
-            program = await in_thread(self._program) if self.config.kind == "stdio" else None
-            client, is_entered = self._create_client(auth, program), False
+        async with contextlib.AsyncExitStack() as stack:
+            client, is_entered = self._create_client(self._bounded(await self._transport(stack))), False
             try:
                 async with asyncio.timeout(self.config.startup) as self._connect_timeout:
                     await client.__aenter__()
@@ -301,7 +310,7 @@ class Connection:
                 if is_entered:
                     await self._disconnect(client)
 
-    def _create_client(self, auth: Any, program: ServerProgram | None) -> Any:
+    def _create_client(self, transport: Any) -> Any:
         from mcp.client.client import Client
         from mcp_types import Implementation
 
@@ -319,7 +328,7 @@ class Connection:
             context.workspace.emit(message)
 
         return Client(
-            self._open_transport(auth, program),
+            transport,
             cache=None,
             client_info=Implementation(name="wieldy", version=__version__),
             list_roots_callback=context.requests.list_roots,
@@ -330,14 +339,28 @@ class Connection:
             message_handler=handle_message,
         )
 
-    def _open_transport(self, auth: Any, program: ServerProgram | None) -> Any:
-        match self.config.kind:
-            case "stdio":
-                assert program is not None
-                return open_stdio(program)
-            case "sdk":
-                return open_relay(self.config.name, self._context.relay)
-        return open_http(self.config, auth, lambda status: _error_statuses.get([]).append(status))
+    async def _transport(self, stack: contextlib.AsyncExitStack) -> Any:
+        """Return what opens the streams; `stack` closes what is behind them."""
+        config, context = self.config, self._context
+        if config.kind == "stdio":
+            return open_stdio(await in_thread(self._program))
+        if config.kind == "sdk":
+            return open_relay(config.name, context.relay)
+        from wieldy.mcp.http import AddressCheck, open_http
+        from wieldy.mcp.oauth import SignIn
+
+        workspace, auth = context.workspace, None
+        check = AddressCheck(config.url, workspace.services.fetcher.address_policy, workspace.env)
+        if "authorization" not in map(str.lower, config.headers):
+            sign_in = SignIn(config, workspace.env, check, self._show_sign_in, by_person=self._is_signing_in)
+            stack.callback(sign_in.close)
+            auth = sign_in.auth()
+        return open_http(config, auth, check, lambda status: _error_statuses.get([]).append(status))
+
+    @asynccontextmanager
+    async def _bounded(self, transport: Any) -> AsyncIterator[Any]:
+        async with transport as (read, write):
+            yield ServerStreams(read, write).streams
 
     def _program(self) -> ServerProgram:
         """The program of the server, resolved. Blocks on the disk; raises `ToolFailure` where it must not start.
@@ -393,26 +416,28 @@ class Connection:
         async with anyio.create_task_group() as tasks:
             if needs_subscription(client):
                 tasks.start_soon(watch_tool_changes, client, self.config.name, self._tools_changed)
-            while (wakeup := await self._next_wakeup()) == REFRESH:
+            while (wakeup := await self._wakeups.get()) == REFRESH:
+                start, self._is_stale = time.monotonic(), False
                 try:
                     await self._refresh(client)
                 except Exception as error:  # keep the tools that were listed before
                     log.warning("MCP server %s changed its tools and cannot list them: %s", self.config.name, error)
+                now = time.monotonic()
+                self._next_refresh, self._refresh_timer = now + max(REFRESH_SECONDS, 4 * (now - start)), None
+                if self._is_stale:
+                    self._tools_changed()
             tasks.cancel_scope.cancel()
-        return wakeup
-
-    async def _next_wakeup(self) -> str:
-        """Return the next wake-up; several refreshes in a row are one."""
-        wakeup = await self._wakeups.get()
-        while wakeup == REFRESH and not self._wakeups.empty():
-            wakeup = self._wakeups.get_nowait()
         return wakeup
 
     async def _refresh(self, client: Any) -> None:
         await self._context.on_tools(await list_tools(client))
 
     def _tools_changed(self) -> None:
-        self._wakeups.put_nowait(REFRESH)
+        """List the tools again, but not too often; several changes are one refresh."""
+        self._is_stale = True
+        if self._refresh_timer is None:
+            delay = max(0.0, self._next_refresh - time.monotonic())
+            self._refresh_timer = asyncio.get_running_loop().call_later(delay, self._wakeups.put_nowait, REFRESH)
 
     def _connection_lost(self, client: Any, why: str) -> None:
         if client is not None and client is self.client:
@@ -420,8 +445,10 @@ class Connection:
             self._settled.clear()
             self._wakeups.put_nowait(why or "the connection was lost")
 
-    def _sign_in_required(self, url: str) -> None:
+    def _show_sign_in(self, url: str) -> None:
         """Show the address where a person signs in, and give them time."""
+        from wieldy.mcp.oauth import SIGN_IN_SECONDS
+
         if self.client is None:
             self._extend_connect_timeout(SIGN_IN_SECONDS)
         self._set_state("needs approval", f"sign in at {url}")
@@ -475,6 +502,13 @@ def describe_invalid(error: Exception) -> str:
     return f"`{'.'.join(map(str, first['loc']))}`: {first['msg']}"
 
 
+def first_error(error: Exception) -> Exception:
+    """Return what went wrong first; the SDK raises groups."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 def describe_failure(
     error: BaseException, config: ServerConfig, stderr: OutputTail, describe: Callable[[MCPError], str]
 ) -> str:
@@ -482,8 +516,6 @@ def describe_failure(
     from mcp.client.auth import OAuthFlowError
     from mcp.shared.exceptions import MCPError
 
-    while isinstance(error, BaseExceptionGroup) and error.exceptions:
-        error = error.exceptions[0]
     if isinstance(error, TimeoutError):
         why = f"no answer within {config.startup:g} s"
     elif isinstance(error, FileNotFoundError) and config.kind == "stdio":

@@ -29,7 +29,7 @@ from wieldy.mcp.definitions import (
     wire_names,
 )
 from wieldy.mcp.server_requests import SamplingHandler, ServerRequestHandler
-from wieldy.mcp.tools import ServerTool
+from wieldy.mcp.tools import MAX_ITEMS, ServerTool
 from wieldy.mcp.transport import McpRelay
 from wieldy.shell.running.guardian import Guardian
 
@@ -249,7 +249,10 @@ class McpServers:
     async def _update_tools(self, server: ManagedServer, listed: Sequence[Any]) -> None:
         """Take over a server's tool list; unchanged tools stay the same objects."""
         server.quarantined = {}
-        definitions, problems = await in_thread(parse_definitions, listed)
+        if len(listed) > MAX_ITEMS:
+            why = f"it lists {len(listed):,}, and the first {MAX_ITEMS:,} tools of a server are used"
+            self._quarantine(server, listed[MAX_ITEMS].name, why)
+        definitions, problems = await in_thread(parse_definitions, listed[:MAX_ITEMS])
         for own_name, why in problems.items():
             self._quarantine(server, own_name, why)
         names, collisions = wire_names(server.key, definitions)

@@ -15,10 +15,10 @@ from wieldy.core.outcome import Text
 from wieldy.core.text import truncate_line
 from wieldy.core.threads import in_thread
 from wieldy.mcp.connection import Connection
-from wieldy.mcp.content import convert_part
+from wieldy.mcp.content import convert_parts
 from wieldy.mcp.definitions import MAX_FIELD_CHARS, wire_names
 from wieldy.mcp.manager import McpServers
-from wieldy.mcp.tools import list_all
+from wieldy.mcp.tools import MAX_ITEMS, list_all
 
 MAX_PAGES = 20
 
@@ -68,7 +68,7 @@ async def _request_prompts(connection: Connection) -> Sequence[Any]:
     async def send(client: Any) -> list[Any]:
         if client.server_capabilities.prompts is None:
             return []
-        return await list_all(client.list_prompts, "prompts", MAX_PAGES)
+        return (await list_all(client.list_prompts, "prompts", MAX_PAGES))[:MAX_ITEMS]
 
     prompts: list[Any] = await connection.request(send, retry=True)
     return prompts
@@ -113,7 +113,7 @@ def _join_messages(messages: Sequence[Any], folder: Path) -> str:
     """Join messages into one text; those of the assistant are marked."""
     parts: list[str] = []
     for message in messages:
-        for block in convert_part(message.content, folder):
+        for block in convert_parts([message.content], folder):
             text = block.text if isinstance(block, Text) else f"[an image ({block.media_type}): prompts are text only]"
             parts.append(f"Assistant: {text}" if message.role == "assistant" else text)
     return "\n\n".join(parts)

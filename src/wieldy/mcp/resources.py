@@ -19,7 +19,7 @@ from wieldy.mcp.connection import Connection
 from wieldy.mcp.content import convert_resource
 from wieldy.mcp.definitions import MAX_FIELD_CHARS, MAX_TITLE_CHARS, resource_rule_name
 from wieldy.mcp.manager import McpServers
-from wieldy.mcp.tools import list_all
+from wieldy.mcp.tools import MAX_ITEMS, list_all
 
 MAX_PAGES = 20
 MAX_UNQUOTED = 3  # times that a server may decode percent signs
@@ -104,7 +104,7 @@ async def _request_resources(connection: Connection) -> list[dict[str, Any]]:
         items = await list_all(client.list_resources, "resources", MAX_PAGES)
         with contextlib.suppress(MCPError):  # many servers with resources do not support templates
             items += await list_all(client.list_resource_templates, "resource_templates", MAX_PAGES)
-        return [item.model_dump(mode="json", by_alias=True, exclude_none=True) for item in items]
+        return [item.model_dump(mode="json", by_alias=True, exclude_none=True) for item in items[:MAX_ITEMS]]
 
     resources: list[dict[str, Any]] = await connection.request(send, retry=True)
     return resources

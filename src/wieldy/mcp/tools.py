@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from wieldy.mcp.connection import Connection
 
 MAX_PAGES = 200
+MAX_ITEMS = 1_000  # tools, resources or prompts of a server; server-everything: 14
 LIST_SECONDS = 60.0
 CANCEL_SECONDS = 2.0
 TIMEOUT_SLACK_SECONDS = 5.0
@@ -98,7 +99,7 @@ class ServerTool(Tool):
 
 
 async def list_all(request: Any, field: str, max_pages: int = MAX_PAGES) -> list[Any]:
-    """Return the items of every page of a list request of the SDK's client."""
+    """Return the items of every page of a list request of the SDK's client, up to the page that exceeds `MAX_ITEMS`."""
     items: list[Any] = []
     cursor: str | None = None
     for _ in range(max_pages):
@@ -107,7 +108,7 @@ async def list_all(request: Any, field: str, max_pages: int = MAX_PAGES) -> list
         for rejected in (page.meta or {}).get(REJECTED_KEY, ()):
             log.warning("an MCP server lists %s: left out", rejected)
         cursor = page.next_cursor
-        if not cursor:
+        if not cursor or len(items) > MAX_ITEMS:
             break
     return items
 

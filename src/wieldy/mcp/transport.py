@@ -1,6 +1,7 @@
 """Transports to MCP servers, as the read and write streams the SDK's client talks over.
 
-HTTP and SSE are the SDK's. Over stdio we use our own: docs/decisions/0020 says which hostile servers the SDK's does not survive.
+HTTP and SSE are the SDK's (`mcp/http.py`). Over stdio we use our own: docs/decisions/0020 says which hostile servers the SDK's
+does not survive.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -18,7 +20,6 @@ from msgspec import Struct
 from wieldy.core.errors import WieldyError
 from wieldy.core.logs import log
 from wieldy.core.threads import in_thread
-from wieldy.mcp.config import ServerConfig
 from wieldy.mcp.definitions import sanitize_result
 from wieldy.shell.running.process_tag import TAG_VARIABLE
 from wieldy.shell.running.reaper import ProcessTree, end_tree
@@ -26,9 +27,10 @@ from wieldy.shell.running.reaper import ProcessTree, end_tree
 McpRelay: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Carries a JSON-RPC message to the named server and returns the response. Raises `WieldyError`."""
 
-CONNECT_SECONDS = 10.0
-IDLE_SECONDS = 3600.0
-MAX_MESSAGE_BYTES = 256 << 20
+# Beside each bound the largest value of the servers that the tests run, server-everything and server-filesystem.
+MAX_MESSAGE_BYTES = 64 << 20  # 22 kB; a file of 33 MiB in one answer is tested
+MAX_MESSAGE_VALUES = 1_000_000  # in the JSON of a message: 600; a tree of 100 000 files has 700 000
+MAX_OPEN_REQUESTS = 64  # of a server that waits for our answers: 1
 MAX_QUEUED_MESSAGES = 256
 DRAIN_SECONDS = 0.3
 EXIT_SECONDS = 1.0
@@ -44,34 +46,6 @@ INHERITED_VARIABLES = frozenset(
         *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "APPDATA", "LOCALAPPDATA", "USERPROFILE", "PATHEXT"),
     }
 )
-
-
-@asynccontextmanager
-async def open_http(config: ServerConfig, auth: Any, on_error_status: Callable[[int], None]) -> AsyncIterator[Any]:
-    """Open the streams of a server behind a URL: streamable HTTP, or SSE."""
-    import httpx2
-    from mcp.client.sse import sse_client
-    from mcp.client.streamable_http import streamable_http_client
-
-    headers = dict(config.headers)
-    if config.kind == "sse":
-        async with sse_client(
-            config.url, headers=headers, timeout=CONNECT_SECONDS, sse_read_timeout=IDLE_SECONDS, auth=auth
-        ) as (read, write):
-            yield SanitizingStream(read), write
-        return
-
-    async def note_status(response: httpx2.Response) -> None:
-        if response.status_code >= 400:
-            on_error_status(response.status_code)
-
-    timeout = httpx2.Timeout(CONNECT_SECONDS, read=IDLE_SECONDS)
-    hooks = {"response": [note_status]}
-    async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, event_hooks=hooks) as client,
-        streamable_http_client(config.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as (read, write),
-    ):
-        yield SanitizingStream(read), write
 
 
 @asynccontextmanager
@@ -105,40 +79,124 @@ async def open_relay(name: str, relay: McpRelay | None) -> AsyncIterator[Any]:
             tasks.cancel_scope.cancel()
 
 
-class SanitizingStream:
-    """A read stream of the SDK's that repairs tool lists before the session validates them."""
+class MessageTooLarge(ValueError):
+    """A message that would take too much memory; the text says why."""
 
-    def __init__(self, stream: Any) -> None:
+
+class MessageMeter:
+    """Collects a message as it arrives, and measures it: a value of JSON takes far more memory than its bytes."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []  # joining them for every piece would be quadratic
+        self._size = 0
+        self._marks = 0
+        self._allowed_marks = MAX_MESSAGE_VALUES
+
+    def add(self, piece: bytes) -> None:
+        """Take the next bytes. Raises `MessageTooLarge`."""
+        self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size > MAX_MESSAGE_BYTES:
+            raise MessageTooLarge(f"a message has more than {MAX_MESSAGE_BYTES >> 20} MiB")
+        self._marks += count_marks(piece)
+        if self._marks > self._allowed_marks:
+            values = count_marks(_JSON_STRING.sub(b"", b"".join(self._pieces)))  # text may hold any number of them
+            if values > MAX_MESSAGE_VALUES:
+                raise MessageTooLarge(f"a message has more than {MAX_MESSAGE_VALUES:,} values")
+            self._allowed_marks = self._marks + MAX_MESSAGE_VALUES - values
+
+    def take(self) -> bytes:
+        """Return the message, and begin with the next one."""
+        message = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self.__init__()  # type: ignore[misc]
+        return message
+
+
+_JSON_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+
+
+def count_marks(text: bytes) -> int:
+    """Count the marks that begin a value of JSON, in strings too: as many values as there are, or more."""
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
+class ServerStreams:
+    """Both streams of a server: repairs tool lists before the session validates them, and bounds the server's requests.
+
+    While too many of its requests have no answer, as of a server that does not read, no more messages are taken.
+    """
+
+    def __init__(self, read: Any, write: Any) -> None:
+        self._read = read
+        self._write = write
+        self._open: set[str | int] = set()
+        self._answered = asyncio.Event()
+
+    @property
+    def streams(self) -> tuple[Any, Any]:
+        return StreamEnd(self._read, receive=self._receive), StreamEnd(self._write, send=self._send)
+
+    async def _receive(self) -> Any:
+        while True:
+            while len(self._open) >= MAX_OPEN_REQUESTS:
+                self._answered.clear()
+                await self._answered.wait()
+            item = await self._read.receive()
+            message: Any = getattr(item, "message", None)  # an exception has none
+            sanitize_result(getattr(message, "result", None))
+            if (method := getattr(message, "method", None)) is None:
+                return item
+            if method == "notifications/cancelled":
+                self._close_request((message.params or {}).get("requestId"))
+            if (request := getattr(message, "id", None)) is None:
+                return item
+            if request not in self._open:  # a second request of that number could not be told from the first
+                self._open.add(request)
+                return item
+
+    async def _send(self, item: Any) -> None:
+        await self._write.send(item)
+        if not hasattr(item.message, "method"):
+            self._close_request(item.message.id)
+
+    def _close_request(self, request: Any) -> None:
+        if isinstance(request, str | int):
+            self._open.discard(request)
+            self._answered.set()
+
+
+class StreamEnd:
+    """One of the two streams that the SDK's client is given."""
+
+    def __init__(self, stream: Any, *, receive: Any = None, send: Any = None) -> None:
         self._stream = stream
-
-    async def receive(self) -> Any:
-        return _sanitize(await self._stream.receive())
+        self.receive = receive
+        self.send = send
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        return _sanitize(await self._stream.__anext__())
+        import anyio
+
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
     async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
         return self
 
-    async def __aexit__(self, *error: Any) -> Any:
-        return await self._stream.__aexit__(*error)
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
 
     @property
     def last_context(self) -> Any:
         """The context in which the last message was sent; the SDK's dispatcher reads it."""
         return getattr(self._stream, "last_context", None)
-
-
-def _sanitize(item: Any) -> Any:
-    sanitize_result(getattr(getattr(item, "message", None), "result", None))
-    return item
 
 
 class OutputTail:
@@ -238,8 +296,7 @@ class StdoutReader(asyncio.SubprocessProtocol):
         self._on_stderr = on_stderr
         self._on_exit = on_exit
         self._transport: Any = None
-        self._pieces: list[bytes] = []  # of a line that has no end yet; joining them for every chunk would be quadratic
-        self._size = 0
+        self._line = MessageMeter()
         self._messages: deque[Any] = deque()
         self._changed = asyncio.Event()
         self._paused = False
@@ -256,17 +313,16 @@ class StdoutReader(asyncio.SubprocessProtocol):
             self._on_stderr(data)
             return
         *lines, rest = data.split(b"\n")
-        for end_of_line in lines:
-            line = b"".join((*self._pieces, end_of_line))
-            self._pieces, self._size = [], 0
-            if (message := self._parse(line) if line.strip() else None) is not None:
-                self._messages.append(message)
-        if rest:
-            self._pieces.append(rest)
-            self._size += len(rest)
-        if self._size > MAX_MESSAGE_BYTES:
-            log.error("an MCP server sent a message of more than %d MiB", MAX_MESSAGE_BYTES >> 20)
-            self.close()
+        try:
+            for end_of_line in lines:
+                self._line.add(end_of_line)
+                line = self._line.take()
+                if (message := self._parse(line) if line.strip() else None) is not None:
+                    self._messages.append(message)
+            if rest:
+                self._line.add(rest)
+        except MessageTooLarge as error:
+            self.close(str(error))
         self._changed.set()
         if len(self._messages) > MAX_QUEUED_MESSAGES and not self._paused:
             self._paused = True
@@ -286,14 +342,14 @@ class StdoutReader(asyncio.SubprocessProtocol):
     def resume_writing(self) -> None:
         self.writable.set()
 
-    def close(self) -> None:
+    def close(self, why: str = "") -> None:
         """End the stream."""
         if self.closed:
             return
         self.closed = True
         self.writable.set()
         code = self._transport.get_returncode()
-        self._on_exit("it ended" if code is None else f"it ended with exit code {code}")
+        self._on_exit(why or ("it ended" if code is None else f"it ended with exit code {code}"))
         self._changed.set()
 
     async def receive(self) -> Any:
@@ -312,24 +368,7 @@ class StdoutReader(asyncio.SubprocessProtocol):
                 self._transport.get_pipe_transport(1).resume_reading()
         return message
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        import anyio
-
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
     async def aclose(self) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: Any) -> None:
         self.close()
 
 
@@ -351,11 +390,6 @@ class StdinWriter:
 
     async def aclose(self) -> None: ...
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: Any) -> None: ...
-
 
 class StdoutParser:
     """Turns lines of stdout into messages. Other lines, such as banners, are logged and added to the stderr tail."""
@@ -371,10 +405,10 @@ class StdoutParser:
         from mcp_types import jsonrpc_message_adapter
 
         with contextlib.suppress(ValueError):
-            return _sanitize(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
+            return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
         for candidate in repair_candidates(line):
             with contextlib.suppress(ValueError):
-                return _sanitize(SessionMessage(jsonrpc_message_adapter.validate_json(candidate, by_name=False)))
+                return SessionMessage(jsonrpc_message_adapter.validate_json(candidate, by_name=False))
         self._noise_lines += 1
         if self._noise_lines <= MAX_NOISE_LINES:
             start = line[:MAX_NOISE_BYTES]

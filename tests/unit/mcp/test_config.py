@@ -115,3 +115,18 @@ def test_the_user_s_own_settings_may_agree_beforehand_and_the_project_s_may_not(
     (home / "settings.json").write_text(json.dumps(agreement))
     found = load_settings(tmp_path, env={"WIELDY_HOME": str(home)}, trust=trust)
     assert found.get("mcpServers") == {"s": {"command": "x"}}
+
+
+def test_people_are_shown_a_server_as_it_is_written_without_the_values_of_its_variables():
+    entries = {
+        "a": {"command": "run", "args": ["--token", "${TOKEN}"]},
+        "b": {"url": "https://x.org/${TOKEN}/mcp"},
+        "c": {"type": "sse", "url": "${BASE}/sse?key=${TOKEN:-none}"},
+    }
+    servers, _ = parse_servers({"mcpServers": entries}, {"TOKEN": "s3cret", "BASE": "https://y.org"})
+    assert [server.where for server in servers] == [
+        "run --token ${TOKEN}",
+        "https://x.org/${TOKEN}/mcp",
+        "${BASE}/sse?key=${TOKEN:-none}",
+    ]
+    assert servers[2].url == "https://y.org/sse?key=s3cret"

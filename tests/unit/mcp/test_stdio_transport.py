@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.mcp.transport import MAX_QUEUED_MESSAGES, StdoutReader
+from wieldy.mcp.transport import MAX_QUEUED_MESSAGES, StdoutReader, StreamEnd
 
 
 class Pipe:
@@ -42,7 +42,7 @@ async def collected(pieces: list[bytes]) -> list[Any]:
     for piece in pieces:
         wire.pipe_data_received(1, piece)
     wire.pipe_connection_lost(1, None)
-    return [message async for message in wire]
+    return [message async for message in StreamEnd(wire, receive=wire.receive)]
 
 
 @settings(max_examples=150, deadline=None)
@@ -64,7 +64,7 @@ async def test_whoever_waits_is_woken_by_a_message_and_by_the_end():
     wire.pipe_data_received(1, b"# noise\n")
     wire.pipe_data_received(1, b"one\n")
     assert await waiting == b"one"
-    ending = asyncio.create_task(anext(wire, None))
+    ending = asyncio.create_task(anext(StreamEnd(wire, receive=wire.receive), None))
     await asyncio.sleep(0)
     wire.process_exited()
     assert await asyncio.wait_for(ending, 5) is None
@@ -88,4 +88,4 @@ async def test_stderr_is_overheard_and_is_no_message():
     wire = wire_to(Pipe(), [], heard)
     wire.pipe_data_received(2, b"warning\n")
     wire.close()
-    assert heard == [b"warning\n"] and [message async for message in wire] == []
+    assert heard == [b"warning\n"] and await anext(StreamEnd(wire, receive=wire.receive), None) is None

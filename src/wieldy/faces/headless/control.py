@@ -677,7 +677,7 @@ async def _mcp_status(protocol: ControlProtocol, session: Session, request: Fiel
 
 async def _mcp_reconnect(protocol: ControlProtocol, session: Session, request: Fields) -> Fields:
     connection = _connection(session, request)
-    connection.reconnect()
+    connection.reconnect(sign_in=True)
     await connection.wait_settled()
     if connection.state.name == "failed":
         raise ControlFailure(f"the MCP server {connection.config.name} is not available: {connection.state.why}")
@@ -714,7 +714,7 @@ def _server_status(servers: McpServers, name: str) -> dict[str, Any]:
         status["error"] = state.why
     if (server := servers.servers.get(name)) is not None:
         config = server.connection.config
-        status["config"] = {"type": config.kind, "name": name, **({"url": config.url} if config.url else {})}
+        status["config"] = {"type": config.kind, "name": name, **({"url": config.where} if config.url else {})}
         status["tools"] = [
             {"name": tool.definition.name, "annotations": {"readOnly": tool.read_only}}
             for tool in server.tools.values()

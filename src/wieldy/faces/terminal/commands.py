@@ -318,7 +318,7 @@ async def _mcp(chat: Chat, rest: str) -> None:
             known = ", ".join(servers.states()) or "none"
             chat.say(f"/mcp reconnect NAME; the servers are: {known}")
             return
-        connection.reconnect()
+        connection.reconnect(sign_in=True)
         await servers.wait_settled(RECONNECT_SECONDS, name.strip())
     lines = []
     for server_name, state in servers.states().items():
