@@ -32,9 +32,9 @@ async def main(url: str) -> int:
         async with Toolbox(folder, settings=settings, ask=lambda question: True) as box:
             connection = box.workspace.services.mcp_servers.connections["peer"]
             visitor = asyncio.create_task(sign_in_wherever_asked(connection))
-            await box.connected(60)
-            await asyncio.wait_for(connection.wait_signed_in(), 60)
-            await box.connected(60)
+            async with asyncio.timeout(60):
+                while connection.state.name in ("connecting", "needs approval"):
+                    await asyncio.sleep(0.02)
             ready = connection.state.name == "ready"
             failures = await use_all(box, told.get("toolCalls", [])) if ready else [connection.state.why]
             visitor.cancel()

@@ -163,14 +163,15 @@ class SideBySideAuth(httpx2.Auth):
                 outgoing = await flow.__anext__()
                 while True:
                     if outgoing is not request:
-                        self._check_secret(outgoing)
+                        self._check(outgoing)
                         outgoing.extensions = {**outgoing.extensions, SIGN_IN: None}
                     response = yield outgoing
                     if outgoing is request and needs_sign_in(response):
                         if may_refresh and context.can_refresh_token() and self._is_issuer(context.oauth_metadata):
                             context.token_expiry_time = 1.0  # the SDK takes a stored token for one that never expires
                             break
-                        if not self._may_sign_in:
+                        # A person who has signed in is asked for another scope in the same way.
+                        if not self._may_sign_in and (response.status_code == 401 or not context.current_tokens):
                             raise SignInRequired("no person has started it")
                     outgoing = await flow.asend(response)
             except StopAsyncIteration:
@@ -185,8 +186,10 @@ class SideBySideAuth(httpx2.Auth):
     def _is_issuer(self, metadata: OAuthMetadata | None) -> bool:
         return not self._issuer or (metadata is not None and issuers_match(str(metadata.issuer), self._issuer))
 
-    def _check_secret(self, outgoing: httpx2.Request) -> None:
-        """Let codes and secrets go to the endpoint of the configured issuer only: the server names another at will."""
+    def _check(self, outgoing: httpx2.Request) -> None:
+        """Register for a person only; send codes and secrets to the configured issuer only: the server names others at will."""
+        if outgoing.headers.get("content-type") == "application/json" and not self._may_sign_in:
+            raise SignInRequired("no person has started it")
         if outgoing.method == "POST" and not self._is_issuer(self._context.oauth_metadata):
             self._context.clear_tokens()
             named = self._context.oauth_metadata.issuer if self._context.oauth_metadata else "no known one"

@@ -21,7 +21,7 @@ from wieldy.core.errors import WieldyError
 from wieldy.core.logs import log
 from wieldy.core.threads import in_thread
 from wieldy.mcp.definitions import sanitize_result
-from wieldy.shell.running.process_tag import TAG_VARIABLE
+from wieldy.shell.running.process_tag import TAG_VARIABLE, tag_process
 from wieldy.shell.running.reaper import ProcessTree, end_tree
 
 McpRelay: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
@@ -257,6 +257,7 @@ async def open_stdio(program: ServerProgram) -> AsyncIterator[Any]:
         start_new_session=True,
     )
     try:
+        tag_process(transport.get_pid(), program.mark)  # at once, so that what the server starts has it too
         program.on_start(transport.get_pid())
         yield reader, StdinWriter(transport.get_pipe_transport(0), reader)
     finally:

@@ -175,6 +175,10 @@ if __name__ == "__main__":
         sys.stderr.flush()
     if HABITS.get("child"):
         note(f"started {subprocess.Popen(['sleep', '300'], start_new_session=True).pid}")
+    if HABITS.get("daemon"):  # twice forked, in a session of its own, with nothing of our environment
+        script = "setsid sleep 300 </dev/null >/dev/null 2>&1 & echo $!"
+        done = subprocess.run(["/bin/sh", "-c", script], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True)
+        note(f"started {done.stdout.strip()}")
     if HABITS.get("exit"):
         sys.stderr.write("no licence\n")
         sys.exit(1)

@@ -225,6 +225,15 @@ async def test_nothing_is_left_running_after_closing_not_even_what_hid_in_a_sess
     assert vanished(stage.pids(), 1.0)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the mark that survives an emptied environment is Linux's")
+@pytest.mark.asyncio
+async def test_a_daemon_that_emptied_its_environment_ends_with_its_server(stage):
+    async with stage.box(s=stage.entry(daemon=True)) as box:
+        assert (await box.call("mcp__s__echo", text="a")).text == "a"
+        assert len(stage.pids()) == 2 and all(map(alive, stage.pids()))
+    assert vanished(stage.pids(), 1.0)
+
+
 def test_nothing_is_left_running_when_we_are_killed(stage, tmp_path: Path):
     script = tmp_path / "main.py"
     script.write_text(

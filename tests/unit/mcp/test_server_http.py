@@ -16,7 +16,16 @@ from mcp.client.streamable_http import streamable_http_client
 
 from wieldy import Toolbox, tool
 from wieldy.engine.workspace_services import HostServices
-from wieldy.faces.mcp_server.http import AccessGuard, Address, SessionPool, parse_address, serve_http
+from wieldy.faces.mcp_server.http import (
+    HEADER_SECONDS,
+    MAX_WAITING_CONNECTIONS,
+    AccessGuard,
+    Address,
+    SessionPool,
+    parse_address,
+    serve_http,
+)
+from wieldy.faces.mcp_server.server import MAX_CALLS
 
 TOKEN = "a-token-of-enough-length"
 HELLO = {
@@ -58,6 +67,7 @@ async def running(
     token: str | None = None,
     tools: tuple[Any, ...] = (),
     toolbox: type[Toolbox] = Toolbox,
+    header_seconds: float = HEADER_SECONDS,
     **limits: Any,
 ) -> AsyncIterator[Running]:
     def make(ask: Any, host: HostServices) -> Toolbox:
@@ -66,7 +76,14 @@ async def running(
     server = Running(SessionPool(make, **limits))
     async with asyncio.TaskGroup() as group:
         group.create_task(
-            serve_http(server.pool, Address("127.0.0.1", 0), server.told, token=token, on_ready=server.where.set_result)
+            serve_http(
+                server.pool,
+                Address("127.0.0.1", 0),
+                server.told,
+                token=token,
+                on_ready=server.where.set_result,
+                header_seconds=header_seconds,
+            )
         )
         await server.where
         try:
@@ -198,7 +215,102 @@ async def test_a_session_of_another_is_not_entered_by_the_revision_without_sessi
             Client(streamable_http_client(server.url, http_client=disguised), mode="2026-07-28") as client,
         ):
             await client.call_tool("Think", {"thought": "on"})
-        assert session not in server.pool
+        assert f"session {session}" not in server.pool
+
+
+@pytest.mark.asyncio
+async def test_a_client_that_ends_what_is_not_its_session_ends_no_work(tmp_path: Path):
+    async with (
+        running(tmp_path) as server,
+        httpx2.AsyncClient(headers=HEADERS) as web,
+        Client(server.url, mode="2026-07-28") as modern,
+        Client(server.url, mode="legacy") as legacy,
+    ):
+        await modern.call_tool("Think", {"thought": "on"})
+        await legacy.call_tool("Think", {"thought": "on"})
+        keys = list(server.pool._entries)
+        assert len(keys) == 2
+        guesses = [guess for key in keys for guess in (key, key.partition(" ")[2])]
+        for guess in ("", "mcp", "client mcp", *(each for each in guesses if not each.startswith("session"))):
+            for version in ("2025-11-25", "2026-07-28"):
+                headers = {"mcp-session-id": guess, "mcp-protocol-version": version}
+                if len(guess) != 32:  # the number of a session is what its owner knows
+                    await web.request("DELETE", server.url, headers=headers)
+        assert list(server.pool._entries) == keys
+        own = next(key.partition(" ")[2] for key in keys if key.startswith("session "))
+        ended = await web.request(
+            "DELETE", server.url, headers={"mcp-session-id": own, "mcp-protocol-version": "1999-01-01"}
+        )
+        assert (len(server.pool) == 2) == (ended.status_code >= 400), "removed is what was closed"
+
+
+@pytest.mark.asyncio
+async def test_connections_that_send_no_whole_request_are_closed_and_lock_nobody_out(tmp_path: Path):
+    async with running(tmp_path, token=TOKEN) as server, httpx2.AsyncClient(headers=HEADERS) as web:
+        address = server.where.result()
+        halves = []
+        for start in (b"", b"POST /mcp HTTP/1.1\r\nHost: loc"):
+            for _ in range(MAX_WAITING_CONNECTIONS):
+                reader, writer = await asyncio.open_connection(address.host, address.port)
+                writer.write(start)
+                halves.append((reader, writer))
+        answer = await web.post(server.url, json=HELLO, headers={"authorization": f"Bearer {TOKEN}"})
+        assert answer.status_code == 200
+        closed = sum(reader.at_eof() for reader, _ in halves)
+        assert closed >= MAX_WAITING_CONNECTIONS
+        for _, writer in halves:
+            writer.close()
+
+
+@pytest.mark.asyncio
+async def test_a_request_whose_headers_do_not_come_to_an_end_is_closed_in_time(tmp_path: Path):
+    async with running(tmp_path, header_seconds=0.3) as server:
+        address = server.where.result()
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n")
+
+        async def dribble() -> None:
+            while not writer.is_closing():
+                writer.write(b"X-Slow: 1\r\n")
+                await asyncio.sleep(0.05)
+
+        dribbling = asyncio.ensure_future(dribble())
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+        dribbling.cancel()
+        writer.close()
+        # A request that has come is answered however long its tool takes.
+        async with Client(server.url, mode="legacy") as client:
+            assert not (await client.call_tool("Bash", {"command": "sleep 0.8"})).is_error
+
+
+@both_eras
+@pytest.mark.asyncio
+async def test_so_many_calls_of_all_clients_run_side_by_side(tmp_path: Path, era: str):
+    under_way, most = 0, 0
+    enough, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(read_only=True)
+    async def hold() -> str:
+        """Wait until all are let go."""
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        if under_way >= MAX_CALLS:
+            enough.set()
+        await go_on.wait()
+        under_way -= 1
+        return "held"
+
+    async with running(tmp_path, tools=(hold,)) as server, AsyncExitStack() as stack:
+        info = [types.Implementation(name=f"c{number}", version="1") for number in range(5)]
+        clients = [await stack.enter_async_context(Client(server.url, mode=era, client_info=each)) for each in info]
+        calls = [asyncio.ensure_future(client.call_tool("hold", {})) for client in clients for _ in range(20)]
+        await asyncio.wait_for(enough.wait(), 30)
+        await asyncio.sleep(0.2)
+        assert most == MAX_CALLS
+        go_on.set()
+        assert {text(result) for result in await asyncio.gather(*calls)} == {"held"}
+        assert most == MAX_CALLS
 
 
 @pytest.mark.asyncio

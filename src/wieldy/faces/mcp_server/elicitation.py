@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from collections import OrderedDict
@@ -197,6 +198,41 @@ class RetryElicitor:
         if self._form is None or result is None or self._form.subject != form.subject:
             raise Refusal("permission", "The user is being asked.", data=InputRequired(form))
         return FormResponse(result.action, result.content)
+
+
+class CallSlots:
+    """Bounds the calls that run side by side: those of one client, and those of all."""
+
+    def __init__(self, own: asyncio.Semaphore, shared: asyncio.Semaphore) -> None:
+        self._own = own
+        self._shared = shared
+
+    async def __aenter__(self) -> None:
+        await self._own.acquire()
+        try:
+            await self._shared.acquire()
+        except BaseException:
+            self._own.release()
+            raise
+
+    async def __aexit__(self, *error: object) -> None:
+        self._shared.release()
+        self._own.release()
+
+
+class SlotFreeElicitor:
+    """Asks without a slot: clients whose users do not answer hold up no other."""
+
+    def __init__(self, elicitor: Elicitor, slots: CallSlots) -> None:
+        self._elicitor = elicitor
+        self._slots = slots
+
+    async def elicit(self, form: Form) -> FormResponse:
+        await self._slots.__aexit__()
+        try:
+            return await self._elicitor.elicit(form)
+        finally:
+            await self._slots.__aenter__()
 
 
 class PendingCall(Struct, frozen=True):

@@ -13,6 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
@@ -24,11 +25,12 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from wieldy.core.errors import SessionError
 from wieldy.core.logs import log
 from wieldy.faces.mcp_server.elicitation import Context
-from wieldy.faces.mcp_server.server import ClientSession, MakeToolbox, RequestHandlers
+from wieldy.faces.mcp_server.server import MAX_CALLS, ClientSession, MakeToolbox, RequestHandlers
 
 MAX_EVENTS = 512
 MAX_CHARS = 8 << 20
@@ -160,6 +162,7 @@ class SessionPool:
         self, make_toolbox: MakeToolbox, *, max_sessions: int = MAX_SESSIONS, idle_seconds: float = IDLE_SECONDS
     ) -> None:
         self._make_toolbox = make_toolbox
+        self._slots = asyncio.Semaphore(MAX_CALLS)
         self.max_sessions = max_sessions
         self.idle_seconds = idle_seconds
         self._entries: OrderedDict[str, _PoolEntry] = OrderedDict()  # least recently used first
@@ -177,7 +180,7 @@ class SessionPool:
         key = session_key(ctx)
         if key not in self._entries:
             self._make_room()
-            self._entries[key] = _PoolEntry(ClientSession(self._make_toolbox))
+            self._entries[key] = _PoolEntry(ClientSession(self._make_toolbox, self._slots))
         with self.keep_alive(key):
             session = self._entries[key].session
             await session.open()
@@ -243,11 +246,16 @@ async def _close(session: ClientSession) -> None:
 def session_key(ctx: Context) -> str:
     """Return what tells clients apart."""
     headers = getattr(ctx.request, "headers", {})
-    # Protocol versions without sessions ignore the header, so nobody has verified it.
+    # Protocol versions without sessions ignore the header, which is then not verified.
     if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS and (session := headers.get(SESSION_HEADER)):
-        return str(session)
+        return http_session_key(str(session))
     client = ctx.session.client_params
     return f"client {client.client_info.name}" if client else "client"
+
+
+def http_session_key(session: str) -> str:
+    """The key of an HTTP session; no client can choose a name that is one."""
+    return f"session {session}"
 
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -260,6 +268,8 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 MAX_BODY_BYTES = 128 * 1024 * 1024
 MIN_TOKEN_CHARS = 16
 SHUTDOWN_SECONDS = 2
+HEADER_SECONDS = 10.0  # for the headers of a request; a client on this machine takes less than a millisecond
+MAX_WAITING_CONNECTIONS = 100  # that have sent no whole request: the SDK's client keeps 2
 RETRY_MILLISECONDS = 1_000
 # An HTTP session costs little until it calls a tool, and clients that never close theirs leave many behind.
 HTTP_SESSIONS_PER_TOOLBOX = 16
@@ -355,7 +365,11 @@ def _host_name(url: str) -> str | None:
 
 async def _send_error(send: Send, status: int, text: str) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": text}}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
     if status == UNAUTHORIZED:
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -379,10 +393,17 @@ class SessionTracker:
             if session is None:
                 await self._app(scope, receive, self._detect_session(send, events))
                 return
-            with self._pool.keep_alive(session):
-                await self._app(scope, receive, send)
-        if scope["method"] == "DELETE":
-            self._pool.remove(session)
+            statuses: list[int] = []
+
+            async def note_status(message: MutableMapping[str, Any]) -> None:
+                if message["type"] == "http.response.start":
+                    statuses.append(message["status"])
+                await send(message)
+
+            with self._pool.keep_alive(http_session_key(session)):
+                await self._app(scope, receive, note_status)
+        if scope["method"] == "DELETE" and statuses and statuses[0] < BAD_REQUEST:
+            self._pool.remove(http_session_key(session))
             self._event_store.remove_session(session)
 
     def _detect_session(self, send: Send, events: SessionEvents) -> Send:
@@ -432,11 +453,12 @@ async def serve_http(
     token: str | None = None,
     hosts: Iterable[str] = (),
     on_ready: Callable[[Address], None] = lambda address: None,
+    header_seconds: float = HEADER_SECONDS,
 ) -> None:
     """Serve until `stop` is set. Port 0 selects a free one; `on_ready` gets the address once connections are accepted."""
     with _listen(address) as listener:
         bound = Address(address.host, listener.getsockname()[1])
-        server = _create_web_server(create_app(pool, bound, token=token, hosts=hosts))
+        server = _create_web_server(create_app(pool, bound, token=token, hosts=hosts), header_seconds)
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(pool.close_removed)
@@ -470,10 +492,57 @@ class SignalFreeServer(uvicorn.Server):
         yield
 
 
-def _create_web_server(app: Any) -> uvicorn.Server:
+class WaitingConnections:
+    """The connections that wait for a request, oldest first. Each has a deadline, and beyond a number the oldest is closed."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._timers: dict[TimedProtocol, asyncio.TimerHandle] = {}
+
+    def add(self, connection: TimedProtocol) -> None:
+        if connection in self._timers:
+            return
+        while len(self._timers) >= MAX_WAITING_CONNECTIONS:
+            self.end(next(iter(self._timers)))
+        self._timers[connection] = connection.loop.call_later(self._seconds, self.end, connection)
+
+    def remove(self, connection: TimedProtocol) -> None:
+        if (timer := self._timers.pop(connection, None)) is not None:
+            timer.cancel()
+
+    def end(self, connection: TimedProtocol) -> None:
+        self.remove(connection)
+        connection.transport.close()
+
+
+class TimedProtocol(H11Protocol):
+    """Uvicorn's protocol with a deadline for the headers of each request; uvicorn has one for idle connections only."""
+
+    def __init__(self, waiting: WaitingConnections, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._waiting = waiting
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._waiting.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._waiting.remove(self)
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._waiting.remove(self)
+        elif not self.transport.is_closing():
+            self._waiting.add(self)
+
+
+def _create_web_server(app: Any, header_seconds: float) -> uvicorn.Server:
     return SignalFreeServer(
         uvicorn.Config(
             app,
+            http=cast(Any, partial(TimedProtocol, WaitingConnections(header_seconds))),
             log_config=None,
             access_log=False,
             lifespan="on",

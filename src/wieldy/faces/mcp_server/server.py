@@ -43,6 +43,7 @@ from wieldy.engine.services import Ask
 from wieldy.engine.toolbox import Toolbox
 from wieldy.engine.workspace_services import HostServices
 from wieldy.faces.mcp_server.elicitation import (
+    CallSlots,
     ClientQuestions,
     Context,
     DirectElicitor,
@@ -52,6 +53,7 @@ from wieldy.faces.mcp_server.elicitation import (
     PendingCall,
     PendingCalls,
     RetryElicitor,
+    SlotFreeElicitor,
     supports_elicitation,
 )
 from wieldy.mcp.connection import ServerLogMessage, ServerStateChanged
@@ -184,6 +186,8 @@ def _is_enabled(level: str, minimum: str | None) -> bool:
 PERMISSION = "permission"
 ROOTS = "roots"
 ROOTS_SECONDS = 5.0
+MAX_CALLS = 32  # that run side by side, of all clients
+MAX_CALLS_OF_CLIENT = 10  # as in an answer of a model
 
 MakeToolbox: TypeAlias = Callable[[Ask, HostServices], Toolbox]
 
@@ -191,8 +195,9 @@ MakeToolbox: TypeAlias = Callable[[Ask, HostServices], Toolbox]
 class ClientSession:
     """Runs the requests of one client."""
 
-    def __init__(self, make_toolbox: MakeToolbox) -> None:
+    def __init__(self, make_toolbox: MakeToolbox, slots: asyncio.Semaphore | None = None) -> None:
         self._questions = ClientQuestions()
+        self._slots = CallSlots(asyncio.Semaphore(MAX_CALLS_OF_CLIENT), slots or asyncio.Semaphore(MAX_CALLS))
         self.box = make_toolbox(self._questions.ask, HostServices(question_handler=self._questions))
         self.spilled = SpilledResults(self.box.workspace.session_dir / "tool-results")
         self.prompts = SkillPrompts(self.box)
@@ -266,13 +271,14 @@ class ClientSession:
     async def _run(self, elicitor: Elicitor, ctx: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         self._call_count += 1
         call = ToolCall(f"call_{self.box.id}_{self._call_count}", name, arguments)
+        elicitor = SlotFreeElicitor(elicitor, self._slots)
         with self._questions.use_elicitor(call.id, elicitor), self.notifier.during_call(ctx):
             if ctx.meta is not None and "progress_token" in ctx.meta:
                 return await self._submit_with_progress(call, ctx)
             return await self._submit(call)
 
     async def _submit(self, call: ToolCall) -> ToolResult:
-        async with self.box.turn() as turn:
+        async with self._slots, self.box.turn() as turn:
             return await wait_cancelled_once(turn.submit(call))
 
     async def _submit_with_progress(self, call: ToolCall, ctx: Context) -> ToolResult:

@@ -29,8 +29,9 @@ from wieldy.engine.mcp_tools import replace_surrogates
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 READ_BYTES = 1 << 20
 MAX_QUEUED_LINES = 64
+MAX_OPEN_REQUESTS = 1_000
 DRAIN_SECONDS = 2.0
-PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+PARSE_ERROR, INVALID_REQUEST, INTERNAL_ERROR = -32700, -32600, -32603
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -238,6 +239,10 @@ class MessageReader(_Stream):
             message = jsonrpc_message_adapter.validate_json(repair_surrogates(line), by_name=False)
         except ValueError as error:
             await self._send_parse_error(line, error)
+            return None
+        if isinstance(message, JSONRPCRequest) and len(self._writer.open_requests) >= MAX_OPEN_REQUESTS:
+            text = f"{MAX_OPEN_REQUESTS:,} requests are under way: wait for answers"
+            await self._writer.send_error(INTERNAL_ERROR, text, message.id)
             return None
         if isinstance(message, JSONRPCRequest):
             self._writer.add_request(message.id)
