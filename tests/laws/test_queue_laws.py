@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wieldy.core.abort import Abort
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Fetches, Reads, Runs, Writes, clash
-from wieldy.core.supervise import Aborted, Supervisor
+from wieldy.core.supervise import Abort, Aborted, Supervisor
 from wieldy.engine.queue import Queue, Ticket
 
 PATHS = ["/p/a", "/p/b", "/p/d", "/p/d/x", "/p/d/y", "/p"]

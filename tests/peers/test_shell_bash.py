@@ -139,7 +139,11 @@ def foreseen(argv: list[str], analysis: Analysis) -> bool:
     for part in analysis.parts:
         if part.program == argv[0]:
             known = [word.text for word in part.argv]
-            if not all(word.static for word in part.argv) or any("/dev/fd/" in text for text in known) or known == argv:
+            if (
+                not all(word.kind == "literal" for word in part.argv)
+                or any("/dev/fd/" in text for text in known)
+                or known == argv
+            ):
                 return True
     return False
 

@@ -16,12 +16,12 @@ from wieldy.agent.models import complete_message
 from wieldy.agent.records import HistoryReplaced, MediaWithheld, ResultsShortened, ThinkingRemoved
 from wieldy.agent.session_hooks import SessionHooks
 from wieldy.agent.transcript import Transcript
-from wieldy.core.abort import Abort
 from wieldy.core.errors import SessionError
 from wieldy.core.events import Compacted, Notice
 from wieldy.core.messages import THINKING_TYPES, ContentBlock, History, Message
 from wieldy.core.provider import Provider, ProviderFailure, Request, Usage
 from wieldy.core.state_dirs import make_private_folder, open_private
+from wieldy.core.supervise import Abort
 from wieldy.core.text import truncate_middle
 from wieldy.core.threads import in_thread
 from wieldy.models.catalog import cost

@@ -12,11 +12,11 @@ from wieldy.agent.conversation import Conversation
 from wieldy.agent.loop import AgentLoop, RunEnd
 from wieldy.agent.records import QuestionDeferred
 from wieldy.agent.runs import Work
-from wieldy.core.abort import Abort
 from wieldy.core.decision import Answer, Question
 from wieldy.core.effects import USES_FOLDER
 from wieldy.core.errors import Deferred, SessionError
 from wieldy.core.option_checks import require_callable
+from wieldy.core.supervise import Abort
 from wieldy.core.threads import call_function
 from wieldy.core.user_questions import QuestionHandler, UserAnswer, UserQuestion
 from wieldy.engine.services import Ask, NoApprover

@@ -35,7 +35,6 @@ from wieldy.agent.resume import RepeatAdviser, calls_to_repeat, describe_changes
 from wieldy.agent.session_hooks import PromptBlocked, SessionHooks
 from wieldy.agent.system_prompt import InstructionScope, RequestPrefix
 from wieldy.agent.transcript import Transcript
-from wieldy.core.abort import Abort
 from wieldy.core.call import ToolCall
 from wieldy.core.errors import SessionError
 from wieldy.core.events import (
@@ -51,7 +50,7 @@ from wieldy.core.events import (
 from wieldy.core.option_checks import require_amount, require_count
 from wieldy.core.outcome import Failed, Refused, ToolResult, Waiting
 from wieldy.core.provider import BlockDelta, BlockEnded, BlockStarted, Delta, Provider, ProviderFailure, Request, Usage
-from wieldy.core.supervise import Aborted
+from wieldy.core.supervise import Abort, Aborted
 from wieldy.core.text import plural
 from wieldy.core.tool import Replay
 from wieldy.core.workspace import Workspace

@@ -13,14 +13,13 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from wieldy.agent.loop import AgentLoop, Prompt, RunEnd, SteeringQueue, prompt_content, prompt_text
 from wieldy.agent.transcript import Transcript
-from wieldy.core.abort import Abort
 from wieldy.core.errors import ClosedError, SessionError
 from wieldy.core.events import AnyEvent, RunEnded
 from wieldy.core.json_values import to_json
 from wieldy.core.provider import ProviderFailure, Usage
 from wieldy.core.schema.check import InvalidInput, SchemaError, UnsupportedAnnotation
 from wieldy.core.schema.parameters import Parameters
-from wieldy.core.supervise import Aborted
+from wieldy.core.supervise import Abort, Aborted
 from wieldy.engine.toolbox import Toolbox
 
 T = TypeVar("T")

@@ -38,12 +38,12 @@ from wieldy.agent.session_hooks import SessionHooks
 from wieldy.agent.store import EarlierSession, check_session_ids, require_new
 from wieldy.agent.system_prompt import ROLE, RequestPrefix, instruction_scope
 from wieldy.agent.transcript import Store, Transcript, open_transcript
-from wieldy.core.abort import Abort
 from wieldy.core.call import ToolCall
 from wieldy.core.errors import SessionError, ToolFailure
 from wieldy.core.option_checks import require_count
 from wieldy.core.outcome import Waiting
 from wieldy.core.provider import Provider, ToolSpec
+from wieldy.core.supervise import Abort
 from wieldy.core.tool import Options, ToolContext
 from wieldy.engine.services import Ask
 from wieldy.engine.toolbox import Toolbox, ToolboxOptions

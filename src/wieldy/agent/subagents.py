@@ -37,7 +37,6 @@ from wieldy.agent.runs import run_end
 from wieldy.agent.session_hooks import SubagentHooks
 from wieldy.agent.system_prompt import RequestPrefix
 from wieldy.agent.transcript import SUBAGENT_FOLDER, Transcript
-from wieldy.core.abort import Abort
 from wieldy.core.call import PlannedCall
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import STRICTNESS, Answer, Approver, Decision, Judge, Opinion, Question, Reason
@@ -48,7 +47,7 @@ from wieldy.core.git import without_location
 from wieldy.core.logs import log
 from wieldy.core.outcome import Refused
 from wieldy.core.provider import Provider, ProviderFailure
-from wieldy.core.supervise import Aborted
+from wieldy.core.supervise import Abort, Aborted
 from wieldy.core.text import truncate_line
 from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.core.tool import Tool, ToolContext

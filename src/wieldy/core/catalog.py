@@ -8,9 +8,13 @@ from msgspec import Struct
 
 from wieldy.core.effects import Effects
 from wieldy.core.errors import ToolDefinitionError
+from wieldy.core.supervise import Abort, Aborted, Supervisor
 from wieldy.core.text import suggest_name
-from wieldy.core.tool import Tool
+from wieldy.core.tool import Tool, maybe_await, why_disabled
 from wieldy.core.tool_names import name_problem
+from wieldy.core.workspace import Workspace
+
+ENABLED_CHECK_SECONDS = 5.0
 
 
 class Catalog:
@@ -116,3 +120,17 @@ class ToolAvailability(Struct, frozen=True):
     tool: Tool
     offered: bool
     reason: str
+
+
+async def ask_enabled(tool: Tool, workspace: Workspace, supervisor: Supervisor, abort: Abort) -> str | None:
+    """Run the tool's own check: why the tool can be neither offered nor called now, or None. Raises `Aborted`."""
+
+    async def ask() -> bool | str:
+        return await maybe_await(tool.enabled(workspace))  # type: ignore[no-any-return]
+
+    try:
+        return why_disabled(await supervisor.run(ask(), abort, ENABLED_CHECK_SECONDS))
+    except Aborted:
+        raise
+    except Exception as error:
+        return why_disabled(error)

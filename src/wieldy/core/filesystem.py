@@ -54,8 +54,7 @@ class FileSystem:
         """Whether a path leads to this machine."""
         return True
 
-    def realpath(self, path: str) -> str:
-        return realpath(path)
+    realpath = staticmethod(realpath)
 
     def stat(self, path: str) -> os.stat_result:
         return os.stat(path)

@@ -1,4 +1,4 @@
-"""Run third-party coroutines in their own task, with a deadline and a forced stop."""
+"""Run third-party coroutines in their own task, with a deadline and a forced stop; the flag that stops them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,45 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from wieldy.core.abort import Abort
 from wieldy.core.descriptors import DescriptorGate
 from wieldy.core.errors import WieldyError
 from wieldy.core.logs import log
-from wieldy.core.tool import Tool, maybe_await, why_disabled
-from wieldy.core.workspace import Workspace
 
 T = TypeVar("T")
 
 GRACE_SECONDS = 0.9
-ENABLED_CHECK_SECONDS = 5.0
+
+
+class Abort:
+    """Set once, never cleared. Threads poll `aborted`; others register a listener."""
+
+    __slots__ = ("_listeners", "aborted", "reason")
+
+    def __init__(self) -> None:
+        self.aborted = False
+        self.reason = ""
+        self._listeners: dict[int, Callable[[], None]] = {}
+
+    def set(self, reason: str = "interrupted by the user") -> None:
+        """Set the flag and call the listeners. Later calls change nothing."""
+        if self.aborted:
+            return
+        self.aborted, self.reason = True, reason
+        for listener in list(self._listeners.values()):
+            listener()
+        self._listeners.clear()
+
+    def listen(self, listener: Callable[[], None]) -> int:
+        """Call `listener` when the flag is set, or now if it is. Returns the key for `forget`."""
+        if self.aborted:
+            listener()
+        key = id(listener)
+        self._listeners[key] = listener
+        return key
+
+    def forget(self, key: int) -> None:
+        """Remove a listener."""
+        self._listeners.pop(key, None)
 
 
 class Aborted(WieldyError):
@@ -133,20 +161,6 @@ class Supervisor:
         self._abandoned.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("an abandoned task ended with an error", exc_info=error)
-
-
-async def ask_enabled(tool: Tool, workspace: Workspace, supervisor: Supervisor, abort: Abort) -> str | None:
-    """Run the tool's own check: why the tool can be neither offered nor called now, or None. Raises `Aborted`."""
-
-    async def ask() -> bool | str:
-        return await maybe_await(tool.enabled(workspace))  # type: ignore[no-any-return]
-
-    try:
-        return why_disabled(await supervisor.run(ask(), abort, ENABLED_CHECK_SECONDS))
-    except Aborted:
-        raise
-    except Exception as error:
-        return why_disabled(error)
 
 
 async def _contain(coroutine: Coroutine[Any, Any, T]) -> T:

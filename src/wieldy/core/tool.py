@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.core.abort import Abort
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Fetches, is_lasting
 from wieldy.core.outcome import Block, Content, Text, ToolResult
 from wieldy.core.text import truncate_line
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from wieldy.core.decision import Judge
     from wieldy.core.events import Event
     from wieldy.core.schema.parameters import Parameters
+    from wieldy.core.supervise import Abort
     from wieldy.core.workspace import Workspace
 else:
     from typing import TypeVar
@@ -170,6 +170,8 @@ class Tool:
     counted: str = ""
     # An input that every call fails with, to test what people and models are told of it.
     fails: Mapping[str, Any] | None = None
+    # Whether `invalidate` must be called before and after every call that may change something.
+    caches_results: bool = False
 
     @property
     def unwrapped(self) -> Tool:
@@ -262,11 +264,6 @@ class Tool:
     async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:
         """Check a call before permission is asked. Raise `Refusal("check", …)`, or return a `Doubt` to ask the person."""
         return None
-
-    @property
-    def caches_results(self) -> bool:
-        """Whether `invalidate` must be called before and after every call that may change something."""
-        return False
 
     def invalidate(self, effects: Effects) -> None:
         """Forget results that depend on what these effects change."""

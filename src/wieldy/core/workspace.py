@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,8 @@ class Workspace:
         """What the settings start, as `settings/load.py` found it; None where they were given in code only."""
         self.original_roots: tuple[str, ...] = ()
         """The folders that this one is a copy of, for a subagent that must not change them."""
-        self._services = services(self) if services is not None else None
+        if services is not None:
+            self.services = services(self)
 
     def _files_of(self, backend: Backend) -> FileSystem:
         own = (self.session_dir, self.state_dir, *shared_folders(self.env))
@@ -109,15 +111,14 @@ class Workspace:
             value = value[step]
         return value if key.accepts(value) else key.default
 
-    @property
+    @cached_property
     def services(self) -> WorkspaceServices:
-        assert self._services is not None, "this workspace was made without services; see `open_workspace`"
-        return self._services
+        raise AssertionError("this workspace was made without services; see `open_workspace`")
 
     async def aclose(self) -> None:
         """Close the services, newest first."""
-        if self._services is not None:
-            await self._services.aclose()
+        if "services" in vars(self):
+            await self.services.aclose()
 
     def resolve(self, path: str) -> str:
         """Make a path from the model absolute: `~` expanded, relative to cwd, `..` as the kernel resolves it."""

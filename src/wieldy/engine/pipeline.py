@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from wieldy.core.abort import Abort
 from wieldy.core.call import BoundCall, ClearedCall, PlannedCall, ToolCall
-from wieldy.core.catalog import Catalog
+from wieldy.core.catalog import Catalog, ask_enabled
 from wieldy.core.decision import Advice, Adviser, Answer, Decision, Judge, Opinion, Question, Reason
 from wieldy.core.effects import USES_FOLDER, Effect, Effects, InTurn, Reads, Writes, clash, is_lasting
 from wieldy.core.errors import Deferred, FolderGone, Refusal, SessionError, ToolFailure
@@ -36,7 +35,7 @@ from wieldy.core.realpath import PATH_KEEPS_CHANGING, PathChanged
 from wieldy.core.schema.check import InvalidInput
 from wieldy.core.schema.json_repair import UnreadableJson, read_object
 from wieldy.core.schema.strict_json import TooDeep, is_too_deep
-from wieldy.core.supervise import Aborted, HostExitAttempted, TimedOut, ask_enabled, raise_if_ctrl_c
+from wieldy.core.supervise import Abort, Aborted, HostExitAttempted, TimedOut, raise_if_ctrl_c
 from wieldy.core.text import nearest_names
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import DEFAULT_MAX_RESULT_CHARS, Output, Progress, Tool, ToolContext, why_disabled

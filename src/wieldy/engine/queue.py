@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from contextvars import ContextVar, Token
 from typing import Self
 
-from wieldy.core.abort import Abort
 from wieldy.core.effects import Effects, InTurn, changes_anything, clash, delegates
-from wieldy.core.supervise import Supervisor
+from wieldy.core.supervise import Abort, Supervisor
 
 _current_ticket: ContextVar[Ticket | None] = ContextVar("wieldy_ticket", default=None)
 

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from wieldy.core.abort import Abort
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Adviser, Answer, Approver, Judge, Question, Reviewer
 from wieldy.core.errors import Refusal, WieldyError
 from wieldy.core.events import Notice
-from wieldy.core.supervise import Supervisor
+from wieldy.core.supervise import Abort, Supervisor
 from wieldy.core.threads import call_function, in_thread
 from wieldy.core.tool import Options
 from wieldy.core.workspace import Workspace

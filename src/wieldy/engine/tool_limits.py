@@ -123,6 +123,8 @@ class RateLimited(WrappedTool):
 class Cached(WrappedTool):
     """Reuses the results of a read-only tool for `seconds`, unless a call of the toolbox may have changed what it had read."""
 
+    caches_results = True
+
     def __init__(self, tool: Tool, seconds: float, *, max_entries: int = 256, clock: Clock = monotonic) -> None:
         super().__init__(tool)
         if not tool.read_only:
@@ -134,10 +136,6 @@ class Cached(WrappedTool):
         self._clock = clock
         self._entries: OrderedDict[str, tuple[float, Effects, Output]] = OrderedDict()
         self._invalidations = 0
-
-    @property
-    def caches_results(self) -> bool:
-        return True
 
     def is_cached(self, args: Any) -> bool:
         entry = self._entries.get(_key(args))

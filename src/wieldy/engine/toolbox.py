@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from msgspec.structs import replace
 
-from wieldy.core.abort import Abort
 from wieldy.core.backend import BACKEND_MEMBERS, Backend
 from wieldy.core.call import CallLike, PlannedCall, RawInput, ToolCall, as_tool_call
 from wieldy.core.catalog import Catalog, ToolAvailability
@@ -25,7 +24,7 @@ from wieldy.core.events import AnyEvent, Notice
 from wieldy.core.option_checks import require_callable, require_count
 from wieldy.core.outcome import ToolResult
 from wieldy.core.state_dirs import state_home
-from wieldy.core.supervise import Supervisor
+from wieldy.core.supervise import Abort, Supervisor
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Options, Tool
 from wieldy.core.tool_names import RENAMED_TOOLS

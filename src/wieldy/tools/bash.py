@@ -498,13 +498,14 @@ async def _neutral_environment(analysis: Analysis, workspace: Workspace, *, is_c
         # The command was judged by the names of its programs. A relative folder of PATH could be any folder; one in a
         # project, such as that of an active virtual environment, is searched only by what can change nothing.
         may_search_project = is_confined and analysis.verdict == "read_only" and not analysis.sees_processes
+        search_path = workspace.search_path
         folders = [
             folder
-            for folder in workspace.search_path
+            for folder in search_path
             if os.path.isabs(folder)
             and (may_search_project or not is_in_project(folder, workspace.env, workspace.roots))
         ]
-        if on_host and folders != workspace.search_path:
+        if on_host and folders != search_path:
             variables["PATH"] = os.pathsep.join(folders)
         if pythons := analysis.neutral_pythons:
             from wieldy.shell.running.neutral_python import neutral_python_environment

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from wieldy.core.abort import Abort
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Notice
 from wieldy.core.git import SourceError, read_git
 from wieldy.core.option_checks import require_count
 from wieldy.core.state_dirs import config_home, make_private_folder, state_home, user_home
+from wieldy.core.supervise import Abort
 from wieldy.core.text import MISSPELLED, nearest_name, plural, suggest_name
 from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.core.workspace import Workspace

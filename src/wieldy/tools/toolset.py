@@ -17,12 +17,11 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from wieldy.core.abort import Abort
-from wieldy.core.catalog import Catalog, ToolAvailability
+from wieldy.core.catalog import ENABLED_CHECK_SECONDS, Catalog, ToolAvailability, ask_enabled
 from wieldy.core.decision import Judge
 from wieldy.core.logs import log
 from wieldy.core.provider import ToolSpec
-from wieldy.core.supervise import ENABLED_CHECK_SECONDS, Supervisor, ask_enabled
+from wieldy.core.supervise import Abort, Supervisor
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace

@@ -224,8 +224,7 @@ async def test_a_tool_may_call_tools_without_waiting_for_itself(make_box):
 async def test_work_that_never_began_is_put_away_without_a_word(recwarn):
     import gc
 
-    from wieldy.core.abort import Abort
-    from wieldy.core.supervise import Aborted, Supervisor
+    from wieldy.core.supervise import Abort, Aborted, Supervisor
 
     async def work() -> str:
         return "done"

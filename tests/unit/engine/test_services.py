@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from wieldy import Toolbox
-from wieldy.core.abort import Abort
+from wieldy.core.supervise import Abort
 from wieldy.core.workspace import ChildWorkspace, Workspace
 from wieldy.engine.services import CallServices, build_toolset
 from wieldy.engine.workspace_services import HostServices, WorkspaceServices, open_workspace

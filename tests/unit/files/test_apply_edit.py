@@ -16,8 +16,8 @@ import pytest
 from tests.fault_disks import DieAt, SimulatedDeath, WatchedDisk
 from tests.unit.files.at_once import start_now
 
-from wieldy.core.abort import Abort
 from wieldy.core.errors import Refusal, StaleFileError, ToolFailure
+from wieldy.core.supervise import Abort
 from wieldy.core.tool import ToolContext
 from wieldy.core.workspace import Workspace
 from wieldy.engine.workspace_services import open_workspace

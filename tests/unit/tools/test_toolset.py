@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from wieldy import RateLimited, Tool, Toolbox
-from wieldy.core.abort import Abort
-from wieldy.core.supervise import Supervisor, ask_enabled
+from wieldy.core.catalog import ask_enabled
+from wieldy.core.supervise import Abort, Supervisor
 from wieldy.engine.services import build_toolset
 from wieldy.engine.workspace_services import HostServices
 from wieldy.tools.toolset import (

@@ -40,6 +40,8 @@ class CleanTreeAdviser:
         self._status = status or _git_status
 
     def wants(self, plan: PlannedCall) -> bool:
+        if not any(isinstance(effect, Runs) for effect in plan.effects):
+            return False
         commands = list(self._policy.analyses(plan))
         return len(commands) == 1 and _only_if_dirty(*commands[0])
 

@@ -63,7 +63,7 @@ class CommandLine(Struct, frozen=True):
         """Say which file a part runs that the same command line writes."""
         if not self.written or part.program is None:
             return None
-        scripts = [word.text for at, _ in interpreters(part) for word in part.argv[at + 1 :] if word.static]
+        scripts = [word.text for at, _ in interpreters(part) for word in part.argv[at + 1 :] if word.kind == "literal"]
         for name in [part.program, *scripts] if "/" in part.program else scripts:
             if any(os.path.normpath(os.path.join(cwd, name)) in self.written for cwd in part.cwds or ("/",)):
                 return f"the content of `{name}`"

@@ -127,12 +127,13 @@ class CommandPolicy:
     def _judge_part(
         self, part: CommandPart, line: CommandLine, exact_rule: Rule | None, context: DecisionContext
     ) -> Iterator[Finding]:
-        covering = self._covering_rules(part)
+        spellings = _spellings(part)
+        covering = self._covering_rules(part, spellings)
         for behavior in RESTRICTING:
             rule = next((rule for rules in covering.values() for rule in rules if rule.behavior == behavior), None)
             if rule is not None:
                 yield Finding(rule_reason(rule, part=part.text))
-        rule = self._rules.restricting(part.program) if (word := self._spellings(part).uncertain) else None
+        rule = self._rules.restricting(part.program) if (word := spellings.uncertain) else None
         if rule is not None:
             text = f"may forbid it: the settings may give `{word}` the meaning of another command"
             yield Finding(rule_reason(rule, text, part.text, "ask"))
@@ -174,15 +175,10 @@ class CommandPolicy:
                     text = f"{finding.reason.text}, through the new link"
                     yield Finding(replace(finding.reason, behavior="ask", text=text))
 
-    def _covering_rules(self, part: CommandPart) -> dict[str, Sequence[Rule]]:
+    def _covering_rules(self, part: CommandPart, spellings: OtherSpellings) -> dict[str, Sequence[Rule]]:
         """Find, for every spelling of a part, the rules that cover it."""
-        texts = (part.text, *part.allow_texts, *part.deny_texts, *self._spellings(part).texts)
+        texts = (part.text, *part.allow_texts, *part.deny_texts, *spellings.texts)
         return {text: self._rules.covering(text) for text in dict.fromkeys(texts)}
-
-    def _spellings(self, part: CommandPart) -> OtherSpellings:
-        from wieldy.shell.effects.programs.subcommands import other_spellings
-
-        return other_spellings(part.argv)
 
     def _judge_program(
         self,
@@ -211,10 +207,11 @@ class CommandPolicy:
 
     def _rule_naming(self, part: CommandPart) -> Rule | None:
         """Find an allow rule for a text of the part: without harmless wrappers too, but never without one that runs anything."""
-        if not self._may_have_rule(part):
-            return None
         texts = part.allow_texts[:1] if part.exact_rule or _takes_more_words(part) else part.allow_texts
-        return next((rule for text in texts if (rule := self._rules.naming(text, "allow")) is not None), None)
+        for text in texts:
+            if (rule := self._rules.naming(text, "allow")) is not None:
+                return rule if self._may_have_rule(part) else None
+        return None
 
     def _pattern_rule(self, part: CommandPart, covering: Mapping[str, Sequence[Rule]]) -> Rule | None:
         if part.exact_rule or not self._may_have_rule(part):
@@ -255,6 +252,12 @@ class CommandPolicy:
         if "/" in program and not program.startswith("/"):
             return part.cwds == (self._files.root,)
         return bool(part.cwds) and all(map(self._files.is_inside, part.cwds))
+
+
+def _spellings(part: CommandPart) -> OtherSpellings:
+    from wieldy.shell.effects.programs.subcommands import other_spellings
+
+    return other_spellings(part.argv)
 
 
 def _takes_more_words(part: CommandPart) -> bool:

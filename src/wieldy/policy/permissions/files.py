@@ -71,6 +71,8 @@ class FilePolicy:
         self._outside = outside
         self.is_folder = paths.is_folder
         self.root = paths.root
+        self.files: FileSystem = paths.files
+        self.denies_anything = bool(rules.paths.denied_subjects)
 
     def judge(self, access: FileAccess, context: DecisionContext) -> Finding:
         """Judge one file by rules, guards, mode and defaults."""
@@ -188,10 +190,6 @@ class FilePolicy:
         verb = "writes" if access.writes else "reads"
         return Finding(Reason("default", "ask", f"{verb} {path}", part=part), suggestion)
 
-    @property
-    def files(self) -> FileSystem:
-        return self._paths.files
-
     def hides(self, path: str) -> bool:
         """Return whether a rule forbids reading a path, so that searches and listings leave it out."""
         covering = self._rules.covering(self._paths.resolve_listed(path))
@@ -249,10 +247,6 @@ class FilePolicy:
     def is_inside(self, folder: str) -> bool:
         """Return whether a folder is one of the allowed folders or lies in one."""
         return self._paths.resolve(folder).inside
-
-    @property
-    def denies_anything(self) -> bool:
-        return bool(self._rules.denied_subjects)
 
     @property
     def first_deny(self) -> Rule | None:

@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from wieldy.core.abort import Abort
 from wieldy.core.call import PlannedCall
 from wieldy.core.decision import Advice
 from wieldy.core.effects import Writes
 from wieldy.core.outcome import Done, Outcome, Text
 from wieldy.core.programs import is_inside
+from wieldy.core.supervise import Abort
 from wieldy.core.text import plural
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace

@@ -6,7 +6,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -33,7 +33,7 @@ _TEXT_TOOLS = frozenset({"grep", "head", "tail", "sort", "uniq", "wc", "cut", "t
 _CHARACTER_NAMES = {"\0": "a NUL byte", "\r": "a carriage return", "\x1b": "an escape character"}
 
 
-class Analysis(Struct, frozen=True):
+class Analysis(Struct, frozen=True, dict=True):
     """`read_only`: proven to change nothing. `known`: every effect is listed. `unknown`: a person should look."""
 
     parts: tuple[CommandPart, ...]
@@ -42,39 +42,39 @@ class Analysis(Struct, frozen=True):
     problems: tuple[str, ...] = ()
     sweeps: tuple[Sweep, ...] = ()
 
-    @property
+    @cached_property
     def effects(self) -> Effects:
         return tuple(dict.fromkeys([effect for part in self.parts for effect in part.effects]))
 
-    @property
+    @cached_property
     def may_change_folder(self) -> bool:
         """Whether the shell may end in another folder than it started in."""
         return self.verdict != "read_only" or any(part.program == "cd" for part in self.parts)
 
-    @property
+    @cached_property
     def git_folders(self) -> tuple[str, ...]:
         """Where git commands look for repositories."""
         git = [part for part in self.parts if part.program == "git"]
         return tuple(dict.fromkeys(folder for part in git for folder in repository_folders(part.argv, part.cwds)))
 
-    @property
+    @cached_property
     def neutral_git_folders(self) -> tuple[str, ...]:
         """Where git commands look for repositories if all of them only read, so that the launcher must neutralize git."""
         only_read = all(part.program_read_only for part in self.parts if part.program == "git")
         return self.git_folders if only_read else ()
 
-    @property
+    @cached_property
     def enters_submodules(self) -> bool:
         """Whether git looks into nested repositories, whose settings name programs that no variable replaces."""
         return any(part.program == "git" and enters_submodules(part.argv) for part in self.parts)
 
-    @property
+    @cached_property
     def sees_processes(self) -> bool:
         """Whether it looks into the open files of other processes, and runs nothing beside that but plain text tools."""
         programs = {part.program for part in self.parts}
         return not programs.isdisjoint(SEE_PROCESSES) and programs <= SEE_PROCESSES | _TEXT_TOOLS
 
-    @property
+    @cached_property
     def neutral_pythons(self) -> tuple[str, ...]:
         """The Pythons, as the command names them, that the launcher must keep from importing modules of the project."""
         return tuple(dict.fromkeys(part.argv[0].text for part in self.parts if _imports_modules(part)))

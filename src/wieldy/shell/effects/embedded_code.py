@@ -83,7 +83,7 @@ def _meant_programs(name: str, programs: Collection[str]) -> Collection[str]:
 
 def _known_text(word: Word) -> str:
     """The value of a word where it is known, else its source."""
-    return word.text if word.static else word.source.strip("\"'")
+    return word.text if word.kind == "literal" else word.source.strip("\"'")
 
 
 def command_words(part: CommandPart) -> tuple[Word, ...]:
@@ -92,7 +92,7 @@ def command_words(part: CommandPart) -> tuple[Word, ...]:
         return part.argv[1:]
     run_subcommands = profile_of(part.program).starts.split()
     for position, word in enumerate(part.argv[1:4], 2):
-        if word.static and word.text in run_subcommands:
+        if word.kind == "literal" and word.text in run_subcommands:
             return part.argv[position:]
     return ()
 
@@ -110,7 +110,7 @@ def embedded_code(part: CommandPart) -> Iterator[str]:
         yield from (_known_text(word).partition("=")[2] for word in words[1:])
     if len(words) < 2 and not part.input_texts:
         return
-    names = [os.path.basename(word.text) if word.static else "" for word in words]
+    names = [os.path.basename(word.text) if word.kind == "literal" else "" for word in words]
     if names and READS_COMMANDS.fullmatch(names[0]):
         yield from part.input_texts
     if names and ARGUMENTS_ARE_CODE.fullmatch(names[0]):
@@ -123,7 +123,7 @@ def embedded_code(part: CommandPart) -> Iterator[str]:
 def _interpreter_code(words: tuple[Word, ...], input_texts: tuple[str, ...]) -> Iterator[str]:
     """Yield the code of an interpreter: behind an option for code, or its input where no script is named."""
     texts = [_known_text(word) for word in words]
-    is_uncertain = any(not word.static for word in words)
+    is_uncertain = any(word.kind != "literal" for word in words)
     if is_uncertain or any(map(CODE_OPTION.fullmatch, texts)):
         yield from texts
     if is_uncertain or not READS_INPUT.isdisjoint(texts) or all(text.startswith("-") for text in texts):
@@ -189,4 +189,4 @@ def packs_folder(part: CommandPart) -> bool:
         # A clone of another machine's repository holds nothing of this one.
         is_remote = call.command == "clone" and any(re.match(r"[\w+-]+://|[\w.@-]+:", word.text) for word in call.args)
         return call.command in subcommands and not is_remote
-    return any(word.static and word.text in subcommands for word in part.argv[1:3])
+    return any(word.kind == "literal" and word.text in subcommands for word in part.argv[1:3])

@@ -170,7 +170,8 @@ class ScriptAnalyzer:
         self._pipeline_start: int | None = None
         self._running_functions: set[str] = set()
         self._cache: dict[str, CachedPart] = {}
-        self._constants = constant_variables(script)
+        self._script = script
+        self._constants: frozenset[str] | None = None
         self._names_on_disk = names_on_disk
         # How many loops are around the command, and how many of unknown length; how many processes were left running;
         # whether a later stage ends it.
@@ -292,7 +293,7 @@ class ScriptAnalyzer:
 
     def _loop_values(self, loop: syntax.LoopCommand, state: ShellState) -> list[Word] | None:
         """The values of a `for` loop to follow one by one, if they are few and nothing else sets the variable."""
-        if loop.variable not in self._constants or not loop.words:
+        if not loop.variable or not loop.words or not self._is_constant(loop.variable):
             return None
         words = resolve_words(loop.words, state)
         if len(words) > MAX_LOOP_VALUES:
@@ -303,7 +304,7 @@ class ScriptAnalyzer:
         values: list[Word] = []
         for word in words:
             folders = word.paths(state)
-            if word.static:
+            if word.kind == "literal":
                 values.append(literal(word.text))
             elif word.kind == "glob" and folders:
                 # Whether a name with a blank is among them, which bash would split, is seen on disk.
@@ -369,7 +370,7 @@ class ScriptAnalyzer:
         before = len(self.parts), len(self.problems), len(self.scripts)
         words = resolve_words(command.words, state)
         words = (*words[:1], *(self._without_dashes(word, state) for word in words[1:]))
-        name = words[0].text if words and words[0].static else ""
+        name = words[0].text if words and words[0].kind == "literal" else ""
         after = self._analyze_simple(command, words, state, piped)
         # A wrapped command costs more than wrapper and command apart.
         self._work += sum(2 * NEW_COMMAND_WORK * len(part.wrappers) for part in self.parts[before[0] :])
@@ -411,8 +412,10 @@ class ScriptAnalyzer:
             if assignment.subscript and not assignment.subscript.source.isdecimal():
                 self._add_problem("an array subscript can run code held in a variable")
             self._follow_expansions(assignment.all_words, state)
-        bounded = self._is_cut or _bounds_its_input(words, state)
-        redirects = redirect_effects(command.redirects, state, bounded=bounded)
+        redirects = PathEffects()
+        if command.redirects:
+            bounded = self._is_cut or _bounds_its_input(words, state)
+            redirects = redirect_effects(command.redirects, state, bounded=bounded)
         if not words:
             self._add_without_program(command, redirects, state)
             return self._after_assignments(command, state)
@@ -445,14 +448,20 @@ class ScriptAnalyzer:
 
     def _after_assignments(self, command: syntax.SimpleCommand, state: ShellState) -> ShellState:
         for one in command.assignments:
-            if one.name in self._constants and one.value is not None and not command.redirects:
+            if one.value is not None and not command.redirects and self._is_constant(one.name):
                 value = resolve_without_braces(one.value, state)
                 # Bash expands a tilde after each colon, too.
-                if value.static and "~" not in one.value.source:
+                if value.kind == "literal" and "~" not in one.value.source:
                     state = state.with_variable(one.name, literal(value.text))
                 elif value.revision and not value.text:
                     state = state.with_variable(one.name, value)
         return state
+
+    def _is_constant(self, name: str) -> bool:
+        """Whether a variable has one value in all of the script that is being followed."""
+        if self._constants is None:
+            self._constants = constant_variables(self._script)
+        return name in self._constants
 
     def _add_without_program(self, command: syntax.SimpleCommand, redirects: PathEffects, state: ShellState) -> None:
         plain = [one.name for one in command.assignments if one.plain]
@@ -494,8 +503,8 @@ class ScriptAnalyzer:
     ) -> None:
         """A command that `find` runs for the files it finds: only a rule for the whole `find` covers it."""
         folders = tuple(effect.path for effect in touched.effects if isinstance(effect, Reads | Writes))
-        starts = [word.text for word in find.argv[1:2] if word.static and not word.text.startswith("-")]
-        in_other_folder = any(word.static and word.text in ("-execdir", "-okdir") for word in find.argv)
+        starts = [word.text for word in find.argv[1:2] if word.kind == "literal" and not word.text.startswith("-")]
+        in_other_folder = any(word.kind == "literal" and word.text in ("-execdir", "-okdir") for word in find.argv)
         found_files = PipelineInput(folders, starts[0] if starts else "./", listed_links(find.argv[1:]))
         self._add_sweeps(found_files)
         words = fill_placeholder(words, "{}", found_files)
@@ -515,7 +524,7 @@ class ScriptAnalyzer:
         if len(outer.wrappers) + len(unwrapped.wrappers) > MAX_NESTED_SHELLS:
             self._add_problem("shells nested too deeply")
             return state.with_unknown_cwd()
-        why = invocation.problem() or ("" if text.static else "the script is known only when it runs")
+        why = invocation.problem() or ("" if text.kind == "literal" else "the script is known only when it runs")
         wrapper = WrapperContext(
             unwrapped.wrappers,
             unwrapped.allow_texts,
@@ -527,11 +536,12 @@ class ScriptAnalyzer:
         if shell in _ANY_POSIX_SHELL and (match := _BASH_SYNTAX.search(text.text)):
             self._add_problem(f"`{shell}` may be another shell than bash, which reads `{match.group()}` differently")
         self._context = outer.enter(wrapper)
-        parts_before, after, constants = len(self.parts), state, self._constants
+        parts_before, after = len(self.parts), state
+        outer_script, constants = self._script, self._constants
         try:
             script = parse(text.text)
             self.scripts.append((text.text, script))
-            self._constants = frozenset() if same_shell else constant_variables(script)
+            self._script, self._constants = script, frozenset() if same_shell else None
             after = self.follow_script(script, state if same_shell else replace(state, variables={}))
         except syntax.TooComplex:
             raise
@@ -539,7 +549,7 @@ class ScriptAnalyzer:
             problem = f"the script of `{shell}` is not understood: {error}"
             self._add_problem(problem)
             why = why or problem
-        self._context, self._constants = outer, constants
+        self._context, self._script, self._constants = outer, outer_script, constants
         if why or redirects.effects or len(self.parts) == parts_before:
             effects = CallEffects(reads=unwrapped.reads, known=not why, why=why)
             touched = path_effects(effects, state)
@@ -647,7 +657,11 @@ def _streaming_stages(pipeline: syntax.Pipeline) -> int:
 
 def _bounds_its_input(words: tuple[Word, ...], state: ShellState) -> bool:
     """Whether a program reads only so much of its input as its options say."""
-    return len(words) > 1 and words[0].static and check_program(ProgramCall(words[0].text, words[1:], state)).bounded
+    return (
+        len(words) > 1
+        and words[0].kind == "literal"
+        and check_program(ProgramCall(words[0].text, words[1:], state)).bounded
+    )
 
 
 def _redirects_input(redirect: syntax.Redirect) -> bool:
@@ -670,7 +684,7 @@ def _state_after(unwrapped: UnwrappedCommand, effects: CallEffects, state: Shell
     if name != "cd":
         unknown_cwd = name is None or unwrapped.problem or name in _UNKNOWN_CWD_AFTER
         return state.with_unknown_cwd() if unknown_cwd else state
-    options = [word.text for word in words[1:] if word.static and word.text in ("-P", "-L", "--")]
+    options = [word.text for word in words[1:] if word.kind == "literal" and word.text in ("-P", "-L", "--")]
     targets = [word for word in words[1:] if word.text not in options]
     # Another program of that name, and `cd -P`, which can follow a symlink to anywhere.
     elsewhere = words[0].text != "cd" or not _SAME_SHELL_WRAPPERS.issuperset(unwrapped.wrappers) or "-P" in options
@@ -694,7 +708,7 @@ def redirect_effects(
             continue
         words = resolve_word(redirect.target, state)
         word = words[0]
-        if len(words) != 1 or not word.static:
+        if len(words) != 1 or word.kind != "literal":
             why = f"the redirection to `{redirect.target.source}` is not known in advance"
             if redirect.operator not in ("<", "<&"):
                 patterns.extend(path for one in words for path in state.absolute_paths(one.pattern) or (one.pattern,))
@@ -733,7 +747,7 @@ def path_effects(call: CallEffects, state: ShellState, *, bounded: bool = False)
         ):
             why = why or f"reading {endless} comes to no end"
         effects.extend(Reads(path) for path in paths or () if not _is_stream(path))
-        if (call.recursive and word not in call.not_recursive) or not word.static:
+        if (call.recursive and word not in call.not_recursive) or word.kind != "literal":
             bulk_reads.extend(paths or ())
         if call.follows_links:
             sweeps.extend(map(Sweep, paths or ()))
@@ -825,4 +839,4 @@ def _arguments_text(part: CommandPart) -> str:
 
 
 def _known_text(word: Word) -> str:
-    return word.text if word.static else word.source
+    return word.text if word.kind == "literal" else word.source

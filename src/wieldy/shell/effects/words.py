@@ -66,11 +66,6 @@ class Word(Struct, frozen=True):
     glob: str = ""
 
     @property
-    def static(self) -> bool:
-        """Whether the value is known exactly."""
-        return self.kind == "literal"
-
-    @property
     def pattern(self) -> str:
         """A glob for what the word may be, with a star for each expansion."""
         return _EXPANSION.sub("*", self.source.replace('"', "")) if self.dynamic else self.text
@@ -107,7 +102,7 @@ def literal(text: str) -> Word:
 def command_text(words: tuple[Word, ...]) -> str:
     """The command as a rule sees it: quotes removed where they change nothing, kept as written elsewhere."""
     texts = [_word_text(word) for word in words if word.source]
-    if words and words[0].source and words[0].static and _NEEDS_NO_QUOTES.fullmatch(words[0].text):
+    if words and words[0].source and words[0].kind == "literal" and _NEEDS_NO_QUOTES.fullmatch(words[0].text):
         texts[0] = words[0].text
     return " ".join(texts)
 
@@ -116,12 +111,12 @@ def _word_text(word: Word) -> str:
     if word.source == word.text:
         return word.source
     quoted = any(char in word.source for char in "\"'\\") and ("$" not in word.source or word.source.startswith("$'"))
-    return word.text if word.static and quoted and _NEEDS_NO_QUOTES.fullmatch(word.text) else word.source
+    return word.text if word.kind == "literal" and quoted and _NEEDS_NO_QUOTES.fullmatch(word.text) else word.source
 
 
 def unquoted_text(words: tuple[Word, ...]) -> str:
     """The command with every quote resolved, and the program without its folder."""
-    texts = [word.text if word.static else word.source for word in words if word.source]
+    texts = [word.text if word.kind == "literal" else word.source for word in words if word.source]
     if texts:
         texts[0] = texts[0].rsplit("/", 1)[-1] or texts[0]
     return " ".join(texts)
@@ -287,7 +282,7 @@ def _variable_value(piece: Piece, state: ShellState) -> Fragment | None:
     if not (isinstance(piece, Variable) or (isinstance(piece, Expansion) and piece.operator in _DEFAULT_OPERATORS)):
         return None
     word = state.variables.get(piece.name)
-    if word is not None and word.static:
+    if word is not None and word.kind == "literal":
         text = word.text
     elif word is not None and word.revision and isinstance(piece, Variable):
         return ("", "revision")

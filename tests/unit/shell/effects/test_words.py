@@ -17,7 +17,7 @@ def resolve(text: str, state: ShellState = STATE) -> tuple[Word, ...]:
 
 def texts(text: str) -> list[str]:
     words = resolve(text)
-    assert all(word.static for word in words), words
+    assert all(word.kind == "literal" for word in words), words
     return [word.text for word in words]
 
 

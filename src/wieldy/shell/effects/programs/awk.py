@@ -36,11 +36,13 @@ _BEFORE_REGEX = frozenset(["\n", ";", "{", "}", "(", ",", "!", "~", "!~", "&&", 
 
 def check_awk(call: ProgramCall) -> CallEffects:
     parsed = parse_args(call.args, option_table(_OPTIONS, stops_at_operand=True))
-    if not parsed.operands or not parsed.operands[0].static:
+    if not parsed.operands or parsed.operands[0].kind != "literal":
         return unknown("the awk program is not written out")
     if problem := _program_problem(parsed.operands[0].text):
         return unknown(problem)
-    files = [word for word in parsed.operands[1:] if not (word.static and re.match(r"[A-Za-z_]\w*=", word.text))]
+    files = [
+        word for word in parsed.operands[1:] if not (word.kind == "literal" and re.match(r"[A-Za-z_]\w*=", word.text))
+    ]
     if any(word.prefix.startswith("/inet") for word in files):
         return unknown("gawk opens connections under /inet")
     return CallEffects(reads=tuple(files))

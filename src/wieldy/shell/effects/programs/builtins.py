@@ -93,10 +93,12 @@ def assigned_variables(name: str, args: tuple[Word, ...]) -> tuple[str, ...] | N
     names: list[str] = []
     for word in (*parsed.values(*builtin.named), *(parsed.operands if builtin.operands else ())):
         variable, equals, value = word.prefix.partition("=") if builtin.assignments else (word.prefix, "", "")
-        certain = word.static or (equals and word.kind != "multiple")
+        certain = word.kind == "literal" or (equals and word.kind != "multiple")
         # `declare` reads a value in parentheses as an array, whose subscripts are evaluated.
         array = (
-            equals and name in ("declare", "typeset", "local") and (value.startswith("(") or not (value or word.static))
+            equals
+            and name in ("declare", "typeset", "local")
+            and (value.startswith("(") or not (value or word.kind == "literal"))
         )
         if not certain or array or not _NAME.fullmatch(variable):
             return None
@@ -133,16 +135,16 @@ def _printf(call: ProgramCall) -> CallEffects:
     if assigned_variables(call.name, call.args) != ():
         return unknown("`printf` with an option, which can set variables")
     operands = parse_args(call.args, option_table("", stops_at_operand=True)).operands
-    if operands and not (operands[0].static and "%" not in _PRINTING_FORMAT.sub("", operands[0].text)):
+    if operands and not (operands[0].kind == "literal" and "%" not in _PRINTING_FORMAT.sub("", operands[0].text)):
         return unknown("a format of `printf` that can set variables")
     return NO_EFFECTS
 
 
 def _cd(call: ProgramCall) -> CallEffects:
-    words = [word for word in call.args if not (word.static and word.text in ("-P", "-L", "--"))]
-    if len(words) > 1 or any(word.static and word.text.startswith("-") for word in words):
+    words = [word for word in call.args if not (word.kind == "literal" and word.text in ("-P", "-L", "--"))]
+    if len(words) > 1 or any(word.kind == "literal" and word.text.startswith("-") for word in words):
         return unknown("a `cd` that is not to one folder")
-    if words and not words[0].static:
+    if words and words[0].kind != "literal":
         return unknown("a `cd` to a folder that is not known in advance")
     return NO_EFFECTS
 
@@ -154,7 +156,7 @@ def _test(call: ProgramCall) -> CallEffects:
     for index, word in enumerate(args):
         if word.kind in ("multiple", "glob"):
             return unknown(f"`{word.source}` in a test could become several words")
-        if word.static and word.text in ("-v", "-R"):
+        if word.kind == "literal" and word.text in ("-v", "-R"):
             return unknown("a test for a variable can run code in a subscript")
         if word.dynamic and not _is_operand(args, index):
             return unknown(f"`{word.source}` could become a test operator")
@@ -164,8 +166,8 @@ def _test(call: ProgramCall) -> CallEffects:
 
 def _is_operand(args: list[Word], index: int) -> bool:
     """Whether an unknown word stands where only an operand can stand."""
-    before = args[index - 1].text if index and args[index - 1].static else ""
-    after = args[index + 1].text if index + 1 < len(args) and args[index + 1].static else ""
+    before = args[index - 1].text if index and args[index - 1].kind == "literal" else ""
+    after = args[index + 1].text if index + 1 < len(args) and args[index + 1].kind == "literal" else ""
     return (
         len(args) == 1
         or before in _UNARY
@@ -184,11 +186,11 @@ def _exit(call: ProgramCall) -> CallEffects:
 def _set(call: ProgramCall) -> CallEffects:
     words = iter(call.args)
     for word in words:
-        if word.static and word.text in ("-o", "+o"):
+        if word.kind == "literal" and word.text in ("-o", "+o"):
             value = next(words, literal(""))
-            if not value.static or value.text not in _NAMED_SETTINGS:
+            if value.kind != "literal" or value.text not in _NAMED_SETTINGS:
                 return unknown("`set -o` with an unknown setting")
-        elif word.static and _SET_OPTIONS.fullmatch(word.text.removesuffix("o")):
+        elif word.kind == "literal" and _SET_OPTIONS.fullmatch(word.text.removesuffix("o")):
             if word.text.endswith("o") and next(words, literal("")).text not in _NAMED_SETTINGS:
                 return unknown("`set -o` with an unknown setting")
         else:

@@ -110,7 +110,7 @@ def _rm(part: CommandPart, args: tuple[Word, ...], state: ShellState) -> Iterato
     if not any(re.match(r"-\w*[rR]|--r", flag) for flag in flags):
         return
     for word in args:
-        if word.prefix.startswith("-") and word.static:
+        if word.prefix.startswith("-") and word.kind == "literal":
             continue
         if word.dynamic and word.prefix in ("", "/") and not word.scope and re.fullmatch(r"/+[*.]*", word.text):
             yield Danger("ask", f"if `{word.source}` is empty, it removes the root folder", part.text)
@@ -122,7 +122,7 @@ def _rm(part: CommandPart, args: tuple[Word, ...], state: ShellState) -> Iterato
 
 def _targets(word: Word, state: ShellState) -> tuple[str, ...]:
     """The folders that a word wipes out: itself, or the one whose whole content it names."""
-    if word.static:
+    if word.kind == "literal":
         text = word.text
     elif glob := word.glob or (word.kind == "glob" and word.text):
         text = glob.rstrip("/")
@@ -296,7 +296,7 @@ class _FindExpression:
             if self._rest:
                 self._rest.pop(0)
             return result
-        text = values[0].text if values and values[0].static else None
+        text = values[0].text if values and values[0].kind == "literal" else None
         base = os.path.basename(self._path)
         match name:
             case "-delete":

@@ -27,7 +27,7 @@ _EXEC_ACTIONS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 def split_find_args(args: tuple[Word, ...]) -> tuple[list[Word], list[Word]]:
     """The starting points and the expression."""
     index = 0
-    while index < len(args) and args[index].text in _LEADING_OPTIONS and args[index].static:
+    while index < len(args) and args[index].text in _LEADING_OPTIONS and args[index].kind == "literal":
         index += 1
     start = index
     while index < len(args) and not _begins_expression(args[index]):
@@ -47,7 +47,7 @@ def check_find(call: ProgramCall) -> CallEffects:
     """The effects of the expression itself, without those of the commands it executes."""
     starts, expression = split_find_args(call.args)
     reads = starts or [literal(".")]
-    follows_links = any(word.text in ("-L", "-follow") for word in call.args if word.static)
+    follows_links = any(word.text in ("-L", "-follow") for word in call.args if word.kind == "literal")
     writes: list[Word] = []
     for name, values in primaries_of(expression):
         if name in _FILE_TESTS:
@@ -77,7 +77,7 @@ def listed_links(args: tuple[Word, ...]) -> str | None:
         elif name in ("!", "-not"):
             negated = True
             continue
-        elif depth == 0 and not negated and values and values[0].static:
+        elif depth == 0 and not negated and values and values[0].kind == "literal":
             lists_links = lists_links and (name != "-type" or "l" in values[0].text)
             if name in ("-name", "-iname"):
                 pattern = values[0].text
@@ -91,7 +91,7 @@ def primaries_of(expression: list[Word]) -> Iterator[tuple[str, list[Word]]]:
     while index < len(expression):
         word = expression[index]
         index += 1
-        if not word.static:
+        if word.kind != "literal":
             raise UnknownArguments(f"`{word.source}` could become another expression")
         if word.text in _EXEC_ACTIONS:
             end = next((at for at in range(index, len(expression)) if _ends_command(expression, at)), index)
@@ -109,11 +109,11 @@ def primaries_of(expression: list[Word]) -> Iterator[tuple[str, list[Word]]]:
 def _begins_expression(word: Word) -> bool:
     return (
         word.prefix.startswith("-")
-        or (not word.prefix and not word.static)
-        or (word.static and word.text in ("(", "!", ",", ")"))
+        or (not word.prefix and word.kind != "literal")
+        or (word.kind == "literal" and word.text in ("(", "!", ",", ")"))
     )
 
 
 def _ends_command(expression: list[Word], index: int) -> bool:
     word = expression[index]
-    return word.static and (word.text == ";" or (word.text == "+" and expression[index - 1].text == "{}"))
+    return word.kind == "literal" and (word.text == ";" or (word.text == "+" and expression[index - 1].text == "{}"))

@@ -39,7 +39,7 @@ _WRITING_QUERY = re.compile(r"\b(mutation|subscription)\b", re.IGNORECASE)
 
 
 def check_gh(call: ProgramCall) -> CallEffects:
-    words = [word.text if word.static else "" for word in call.args[:2]]
+    words = [word.text if word.kind == "literal" else "" for word in call.args[:2]]
     if words[:1] == ["api"]:
         return _check_api(parse_args(call.args[1:], option_table(_API, exact=True)))
     options = READING_VERBS.get((words[0], words[1])) if len(words) == 2 else None
@@ -50,14 +50,14 @@ def check_gh(call: ProgramCall) -> CallEffects:
 
 
 def _check_api(parsed: ParsedArgs) -> CallEffects:
-    if len(parsed.operands) != 1 or not parsed.operands[0].static:
+    if len(parsed.operands) != 1 or parsed.operands[0].kind != "literal":
         return unknown("`gh api` of an address that is not known in advance")
     fields = parsed.values("-f", "-F", "--field", "--raw-field")
     if parsed.operands[0].text == "graphql":
         if not any(field.text.startswith("query=") for field in fields):
             return unknown("`gh api graphql` without its query")
         # A value that begins with @ is the name of a file.
-        if any(not field.static or _WRITING_QUERY.search(field.text) or "=@" in field.text for field in fields):
+        if any(field.kind != "literal" or _WRITING_QUERY.search(field.text) or "=@" in field.text for field in fields):
             return unknown("a GraphQL query that may change something")
     elif fields:
         return unknown("`gh api` with fields sends a POST")
@@ -66,7 +66,7 @@ def _check_api(parsed: ParsedArgs) -> CallEffects:
 
 def _fetch(words: list[Word], *, is_host: bool = False) -> CallEffects:
     """A fetch of the hosts that these words name, GitHub's own if there is none."""
-    if any(not word.static for word in words):
+    if any(word.kind != "literal" for word in words):
         return unknown("a repository that is not known in advance")
     hosts = [words.pop().text] if is_host else []
     for word in words:

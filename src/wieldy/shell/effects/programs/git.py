@@ -193,7 +193,7 @@ def split_git_args(args: tuple[Word, ...]) -> GitCall:
     index, problem = 0, ""
     while index < len(args):
         word = args[index]
-        if not word.static:
+        if word.kind != "literal":
             return GitCall("", (), folder, f"`{word.source}` in place of a git subcommand")
         if word.text == "-C" and index + 1 < len(args):
             problem = problem or ("`git -C` twice" if folder else "")
@@ -252,12 +252,12 @@ def written_files(git: GitCall) -> list[Word]:
         if long and (name != "--file" or git.command == "config"):
             words.append(attached_value(word, len(word.prefix) - len(value)) if equals else following)
         elif word.prefix.startswith("-o") and git.command in _OUTPUT_SHORT:
-            words.append(attached_value(word, 2) if word.prefix[2:] or not word.static else following)
+            words.append(attached_value(word, 2) if word.prefix[2:] or word.kind != "literal" else following)
         elif word.text == "-f" and git.command == "config":
             words.append(following)
     if git.command == "bundle" and [word.text for word in git.args[:1]] == ["create"]:
         words += [word for word in git.args[1:] if not word.prefix.startswith("-")][:1]
-    if git.folder is None or not git.folder.static:
+    if git.folder is None or git.folder.kind != "literal":
         return [word for word in words if word.source and word.text != "-"]
     return [replace(word, text=os.path.join(git.folder.text, word.text)) for word in words if word.source]
 
@@ -267,7 +267,7 @@ def _check_git(call: ProgramCall, git: GitCall) -> CallEffects:
         return setting
     if git.problem:
         return unknown(git.problem)
-    if git.folder is not None and not git.folder.static:
+    if git.folder is not None and git.folder.kind != "literal":
         # The launcher could not neutralize the settings of these repositories.
         return unknown(f"which repository `git -C {git.folder.source}` means is known only when it runs")
     here = git.folder or literal(".")
@@ -302,16 +302,16 @@ def _parse(args: tuple[Word, ...], options: str) -> ParsedArgs:
 
 
 def _check_formats(command: str, parsed: ParsedArgs) -> CallEffects:
-    for name in ("--format", "--pretty"):
-        for value in parsed.values(name):
-            # %G… runs the configured signature program.
-            if not value.static or _SIGNATURE.search(value.text):
-                return unknown(f"`git {command} {name}` with a format that can run a program")
-    if any(_RAW_OBJECT.search(value.text) for value in parsed.values("--format")):
-        return unknown("a format that prints whole objects")
+    for value in parsed.values("--format", "--pretty"):
+        # %G… runs the configured signature program.
+        if value.kind != "literal" or _SIGNATURE.search(value.text):
+            return unknown(f"`git {command}` with a format that can run a program")
+        if _RAW_OBJECT.search(value.text):
+            return unknown("a format that prints whole objects")
     for name, accepted in _ACCEPTED_VALUES.items():
-        if any(not value.static or value.text not in accepted for value in parsed.values(name)):
-            return unknown(f"`git {command} {name}` with a value that can run programs the repository names")
+        for value in parsed.values(name):
+            if value.kind != "literal" or value.text not in accepted:
+                return unknown(f"`git {command} {name}` with a value that can run programs the repository names")
     if any(word.dynamic and not word.revision for word in parsed.operands):
         return unknown("an argument that is not known in advance")
     if command == "symbolic-ref" and len(parsed.operands) > 1:
@@ -321,7 +321,7 @@ def _check_formats(command: str, parsed: ParsedArgs) -> CallEffects:
 
 def _operand_paths(word: Word, folder: Word | None, root: str) -> list[Word]:
     """What an operand may name: a file here or in the `-C` folder; for `rev:path` also one below the repository's root."""
-    if not word.static:
+    if word.kind != "literal":
         return [] if word.revision else [word]
     # Also `:0:path`, a path in the index.
     colons = [index + 1 for index, letter in enumerate(word.text[:-1]) if letter == ":"][:2]
@@ -334,7 +334,7 @@ def _check_listing(git: GitCall) -> CallEffects:
     """Commands that list or write, depending on the word or the options that follow."""
     tables = LISTING_COMMANDS[git.command]
     args = git.args
-    word = args[0].text if args and args[0].static and not args[0].text.startswith("-") else ""
+    word = args[0].text if args and args[0].kind == "literal" and not args[0].text.startswith("-") else ""
     options = tables.get(word)
     if options is not None:
         parsed = _parse(args[1:] if word else args, options)
@@ -353,7 +353,7 @@ def _check_listing(git: GitCall) -> CallEffects:
 def _check_config(git: GitCall) -> CallEffects:
     parsed = _parse(git.args, CONFIG_READ_OPTIONS)
     operands = parsed.operands
-    word = operands[0].text if operands and operands[0].static else ""
+    word = operands[0].text if operands and operands[0].kind == "literal" else ""
     reads = (
         parsed.has("--get", "--get-all", "--get-regexp", "--list", "-l", "--get-urlmatch")
         or (word in ("get", "list") and len(operands) <= 2)
@@ -361,7 +361,7 @@ def _check_config(git: GitCall) -> CallEffects:
     )
     if not reads:
         return unknown("`git config` may write here")
-    if any(not operand.static for operand in operands):
+    if any(operand.kind != "literal" for operand in operands):
         return unknown("an argument that is not known in advance")
     return CallEffects(reads=tuple(parsed.reads))
 
@@ -390,13 +390,13 @@ def _executable_setting(args: tuple[Word, ...], folder: Word | None, home: str) 
 
 def _is_harmless_value(key: Word, value: Word) -> bool:
     if key.prefix.lower().startswith("alias."):
-        return value.static and not value.text.lstrip().startswith("!")
-    return value.static and value.text in _HARMLESS_VALUES
+        return value.kind == "literal" and not value.text.lstrip().startswith("!")
+    return value.kind == "literal" and value.text in _HARMLESS_VALUES
 
 
 def _config_operands(args: tuple[Word, ...], folder: Word | None, home: str) -> tuple[list[Word], Word]:
     """The words of a `git config` that are no options, and the file it writes."""
-    file = literal(f"{folder.text}/.git/config" if folder and folder.static else ".git/config")
+    file = literal(f"{folder.text}/.git/config" if folder and folder.kind == "literal" else ".git/config")
     words: list[Word] = []
     rest = iter(args)
     for word in rest:
@@ -448,7 +448,7 @@ def shows_content(command: str, args: tuple[Word, ...]) -> bool:
     if command == "show" and flags & _NAME_OPTIONS and not flags & _PATCH_OPTIONS:
         # Of a file's id it shows the content whatever the options are; an id alone does not tell.
         operands = [word for word in args if not word.prefix.startswith("-")]
-        return not all(word.static and _COMMIT.fullmatch(word.text) for word in operands)
+        return not all(word.kind == "literal" and _COMMIT.fullmatch(word.text) for word in operands)
     if flags & _PATCH_OPTIONS or any(flag[:2] != "--" and _SHORT_PATCH_OPTION.match(flag) for flag in flags):
         return command in _CONTENT_COMMANDS
     return command in (*_CONTENT_ALWAYS, "show") or (command in _CONTENT_UNLESS_NAMES and not flags & _NAME_OPTIONS)
@@ -473,19 +473,19 @@ def names_files(command: str, args: tuple[Word, ...]) -> bool:
     paths = args[len(front) + 1 :]
     if paths:
         # A pathspec that begins with a colon has magic, which can mean everything.
-        names = [word.text for word in paths if word.static and word.text and not word.text.startswith(":")]
+        names = [word.text for word in paths if word.kind == "literal" and word.text and not word.text.startswith(":")]
         folders = [name for name in names if os.path.normpath(name) == "."]
         return len(names) == len(paths) and not folders and not any(map(_PATHSPEC_GLOB.search, names))
     operands = [word for word in front if not word.prefix.startswith("-")]
     return (
         command in ("show", "cat-file")
         and bool(operands)
-        and all(word.static and _REVISION_PATH.fullmatch(word.text) for word in operands)
+        and all(word.kind == "literal" and _REVISION_PATH.fullmatch(word.text) for word in operands)
     )
 
 
 def before_paths(args: tuple[Word, ...]) -> tuple[Word, ...]:
-    end = next((index for index, word in enumerate(args) if word.static and word.text == "--"), len(args))
+    end = next((index for index, word in enumerate(args) if word.kind == "literal" and word.text == "--"), len(args))
     return args[:end]
 
 
@@ -519,7 +519,7 @@ HARMLESS_SETTING = re.compile(
 
 def commands_in_git_call(words: tuple[Word, ...]) -> Iterator[str]:
     """Yield what git would run: settings of `-c`, options that name programs, and arguments of some sub-commands."""
-    texts = [word.text if word.static else word.source.strip("\"'") for word in words]
+    texts = [word.text if word.kind == "literal" else word.source.strip("\"'") for word in words]
     call = split_git_args(words)
     for text, following in pairwise((*texts, "")):
         option, equals, value = text.partition("=")
@@ -534,6 +534,6 @@ def commands_in_git_call(words: tuple[Word, ...]) -> Iterator[str]:
     global_count = len(texts) if call.command == "clone" else len(texts) - len(call.args)
     yield from (value for option, value in pairwise(texts[:global_count]) if option == "-c")
     marker = _GIT_RUN_SUBCOMMANDS.get(call.command)
-    arguments = [word.text if word.static else word.source.strip("\"'") for word in call.args]
+    arguments = [word.text if word.kind == "literal" else word.source.strip("\"'") for word in call.args]
     if marker is not None and (not marker or marker in arguments):
         yield " ".join(arguments[arguments.index(marker) + 1 :] if marker else arguments)

@@ -75,7 +75,10 @@ def unknown_code(part: CommandPart) -> str | None:
         return "the value of a git setting"
     if _SCRIPT_LANGUAGE.fullmatch(name):
         return f"what the script of `{name}` runs"
-    if SHELL.fullmatch(name) and (word := next((word for word in part.argv[1:] if not word.static), None)) is not None:
+    if (
+        SHELL.fullmatch(name)
+        and (word := next((word for word in part.argv[1:] if word.kind != "literal"), None)) is not None
+    ):
         return _name_of(word)
     if _SHELL_CODE.fullmatch(name) or READS_COMMANDS.fullmatch(name):
         text = next((word.text for word in part.argv[1:] if SHELL_SPECIAL.search(word.text)), None)
@@ -98,7 +101,7 @@ def interpreters(part: CommandPart) -> Iterator[tuple[int, str]]:
     """Yield the words of a part that name a shell or another interpreter: the program, or what an unknown one may start."""
     is_single = profile_of(part.program).subcommands
     for position, word in enumerate(part.argv[:1] if is_single else part.argv):
-        name = os.path.basename(word.text) if word.static else ""
+        name = os.path.basename(word.text) if word.kind == "literal" else ""
         if SHELL.fullmatch(name) or INTERPRETER.fullmatch(name) or (not position and READS_COMMANDS.fullmatch(name)):
             yield position, name
 
@@ -146,7 +149,7 @@ def _name_of(word: Word) -> str:
 
 def argument_texts(part: CommandPart, *, plain: bool = False) -> list[str]:
     """List the texts of a part in which a file may be named: arguments, input and variables; plain words if wanted."""
-    words = [word.text if word.static else word.source for word in argument_words(part)]
+    words = [word.text if word.kind == "literal" else word.source for word in argument_words(part)]
     # A plain word is judged as a path.
     words = [word for word in words if plain or not _PLAIN_WORD.fullmatch(word)]
     return [*words, *part.input_texts, *part.variable_values]
@@ -256,7 +259,7 @@ def _python_scripts(name: str, words: Sequence[Word], input_texts: Sequence[str]
 
 
 def _text(word: Word) -> str:
-    return word.text if word.static else word.source
+    return word.text if word.kind == "literal" else word.source
 
 
 def _text_of_next(rest: Iterator[Word]) -> str:

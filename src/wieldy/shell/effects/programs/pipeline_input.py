@@ -47,7 +47,7 @@ def output_of_stage(
     parts: list[CommandPart], piped: PipelineInput, cwds: tuple[str, ...], *, first: bool
 ) -> PipelineInput:
     """What a pipeline stage with these parts, reading `piped`, passes to the next one."""
-    if len(parts) != 1 or not all(word.static for word in parts[0].argv):
+    if len(parts) != 1 or not all(word.kind == "literal" for word in parts[0].argv):
         return UNKNOWN_INPUT
     part = parts[0]
     folders = tuple(effect.path for effect in part.effects if isinstance(effect, Reads))

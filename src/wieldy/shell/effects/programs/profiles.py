@@ -219,4 +219,4 @@ def argument_words(part: CommandPart) -> Iterator[Word]:
     for word in part.argv[1:]:
         if not is_text and word.prefix.partition("=")[0] not in text_options - {word.text}:
             yield word
-        is_text = word.static and word.text in text_options
+        is_text = word.kind == "literal" and word.text in text_options

@@ -47,7 +47,7 @@ _PROGRAMS = {name: check for table in TABLES for name, check in table.items()}
 
 def check_program(call: ProgramCall) -> CallEffects:
     """The effects of one program call, as far as they are known."""
-    if len(call.args) == 1 and call.args[0].static:
+    if len(call.args) == 1 and call.args[0].kind == "literal":
         option = call.args[0].text
         if option in VERSION_OPTIONS.get(call.name, ()) or (option == "--help" and call.name in HELP_PROGRAMS):
             return NO_EFFECTS

@@ -41,7 +41,7 @@ def check_sed(call: ProgramCall) -> CallEffects:
     files = parsed.operands
     if not scripts:
         scripts, files = files[:1], files[1:]
-    if any(not word.static for word in scripts):
+    if any(word.kind != "literal" for word in scripts):
         return unknown("the sed script is not written out")
     try:
         _check_script("\n".join(word.text for word in scripts))

@@ -94,7 +94,7 @@ class ProgramSpec(Struct, frozen=True):
     def __call__(self, call: ProgramCall) -> CallEffects:
         args = parse_args(call.args, option_table(self.options, harmless=self.harmless, exact=self.exact))
         effects = self._effects(args)
-        if any(word.static and _AMOUNT.fullmatch(word.text) for word in args.values(*self.bounding_options)):
+        if any(word.kind == "literal" and _AMOUNT.fullmatch(word.text) for word in args.values(*self.bounding_options)):
             effects = replace(effects, bounded=True)
         follows_links = args.has(*self.link_options) or "." in self.link_options
         return replace(effects, follows_links=True) if follows_links else effects
@@ -139,7 +139,7 @@ class ProgramSpec(Struct, frozen=True):
 
 def _without_dash(words: list[Word]) -> tuple[Word, ...]:
     """The words that are files: a lone dash is the standard input or output."""
-    return tuple([word for word in words if not (word.static and word.text in ("-", ""))])
+    return tuple([word for word in words if not (word.kind == "literal" and word.text in ("-", ""))])
 
 
 class Option(Struct, frozen=True):
@@ -229,10 +229,10 @@ def parse_args(args: tuple[Word, ...], table: OptionTable) -> ParsedArgs:
     parsed = ParsedArgs()
     rest = iter(args)
     for word in rest:
-        if word.static and word.text == "--":
+        if word.kind == "literal" and word.text == "--":
             parsed.options_ended = not parsed.operands
             parsed.operands.extend(rest)
-        elif not word.may_be_option or (word.static and word.text == "-"):
+        elif not word.may_be_option or (word.kind == "literal" and word.text == "-"):
             parsed.operands.append(word)
             if table.stops_at_operand:
                 parsed.operands.extend(rest)
@@ -249,7 +249,7 @@ def parse_args(args: tuple[Word, ...], table: OptionTable) -> ParsedArgs:
 
 def _parse_long(word: Word, rest: Iterator[Word], table: OptionTable, parsed: ParsedArgs) -> None:
     name, equals, value = word.prefix[2:].partition("=")
-    option = _long_option(name, table) if equals or word.static else None
+    option = _long_option(name, table) if equals or word.kind == "literal" else None
     if option is None or (equals and not option.values):
         raise UnknownArguments(f"the option `{word.source}` is not known to be harmless")
     if equals:
@@ -268,7 +268,7 @@ def _long_option(name: str, table: OptionTable) -> Option | None:
 
 
 def _parse_short(word: Word, rest: Iterator[Word], table: OptionTable, parsed: ParsedArgs) -> None:
-    if table.number and word.static and word.text[1:].isdecimal():
+    if table.number and word.kind == "literal" and word.text[1:].isdecimal():
         parsed.options.setdefault("-#", []).append(word)
         return
     for index, flag in enumerate(word.prefix[1:], 1):
@@ -277,12 +277,12 @@ def _parse_short(word: Word, rest: Iterator[Word], table: OptionTable, parsed: P
             raise UnknownArguments(f"the option `-{flag}` in `{word.source}` is not known to be harmless")
         if not option.values:
             parsed.add(option, [])
-        elif index + 1 < len(word.prefix) or not word.static:
+        elif index + 1 < len(word.prefix) or word.kind != "literal":
             parsed.add(option, [attached_value(word, index + 1)])
             return
         else:
             _parse_values(option, rest, table, parsed)
-    if not word.static:
+    if word.kind != "literal":
         raise UnknownArguments(f"`{word.source}` could become other options")
 
 

@@ -97,10 +97,10 @@ def _xxd(call: ProgramCall) -> CallEffects:
     texts = [*texts, *map(" ".join, pairwise(texts))]
     files = []
     for word in words:
-        if not word.static and word.may_be_option:
+        if word.kind != "literal" and word.may_be_option:
             return unknown(f"`{word.source}` could become an option")
         if word.text in _XXD_VALUED:
-            if not (value := next(words, literal(""))).static or value.text.startswith("-r"):
+            if (value := next(words, literal(""))).kind != "literal" or value.text.startswith("-r"):
                 return unknown(f"the value of `{word.text}` is not known in advance")
         elif re.fullmatch(r"-[cglos]-?\d+", word.text) or word.text in _XXD_FLAGS:
             continue
@@ -116,7 +116,7 @@ def _xxd(call: ProgramCall) -> CallEffects:
 
 def _tar(call: ProgramCall) -> CallEffects:
     args = call.args
-    if args and args[0].static and re.fullmatch(r"[tvzjJ]*f?[tvzjJ]*", args[0].text):
+    if args and args[0].kind == "literal" and re.fullmatch(r"[tvzjJ]*f?[tvzjJ]*", args[0].text):
         # Without a dash the value of `f` is the next word, wherever the letter stands.
         letters = args[0].text.replace("f", "")
         args = (literal(f"-{letters}{'f' if 'f' in args[0].text else ''}"), *args[1:])
@@ -125,7 +125,7 @@ def _tar(call: ProgramCall) -> CallEffects:
         return unknown("`tar` that does not only list")
     archives = parsed.values("-f", "--file")
     # `host:file` makes tar log in to another machine.
-    if not archives or any(not word.static or ":" in word.text for word in archives):
+    if not archives or any(word.kind != "literal" or ":" in word.text for word in archives):
         return unknown("the archive is not known in advance")
     return CallEffects(reads=tuple(word for word in archives if word.text != "-"))
 
@@ -136,7 +136,7 @@ def _gzip(call: ProgramCall) -> CallEffects:
         option_table("-cdlqtv123456789 --stdout --to-stdout --decompress --list --quiet --test --verbose --version"),
     )
     if not parsed.has("-l", "-t", "-c", "--list", "--test", "--stdout", "--to-stdout", "--version"):
-        unpacked = [literal(os.path.splitext(word.text)[0]) for word in parsed.operands if word.static]
+        unpacked = [literal(os.path.splitext(word.text)[0]) for word in parsed.operands if word.kind == "literal"]
         written = (*_with_suffixes(parsed.operands, (".gz",)), *unpacked)
         return CallEffects(writes=written, changes=True) if written else NO_EFFECTS
     return CallEffects(reads=_with_suffixes(parsed.operands, _GZIP_SUFFIXES))
@@ -154,7 +154,7 @@ def _zipinfo(call: ProgramCall) -> CallEffects:
 
 def _with_suffixes(words: Sequence[Word], suffixes: tuple[str, ...]) -> tuple[Word, ...]:
     """The files that these names may mean: each as it stands, and as the program completes it."""
-    completed = [literal(word.text + suffix) for word in words if word.static for suffix in suffixes]
+    completed = [literal(word.text + suffix) for word in words if word.kind == "literal" for suffix in suffixes]
     return (*words, *completed)
 
 
@@ -173,9 +173,9 @@ def _fd(call: ProgramCall) -> CallEffects:
 def _ps(call: ProgramCall) -> CallEffects:
     """`e` without a dash shows the environment of processes; after an error ps reads `-e` in that way, too."""
     parsed = parse_args(call.args, option_table(_PS))
-    if any(not word.static or not _PS_OPERAND.fullmatch(word.text) for word in parsed.operands):
+    if any(word.kind != "literal" or not _PS_OPERAND.fullmatch(word.text) for word in parsed.operands):
         return unknown("`ps` with an operand that may show the environment of other processes")
-    if any(not word.static or "env" in word.text.lower() for word in parsed.values("-o", "-O", "--format")):
+    if any(word.kind != "literal" or "env" in word.text.lower() for word in parsed.values("-o", "-O", "--format")):
         return unknown("`ps` with a format that may show the environment of other processes")
     clusters = [set(word.text) for word in call.args if word.text.startswith("-") and word.text[1:2] != "-"]
     if any("e" in cluster for cluster in clusters) and parsed.has(*_PS_SELECTIONS):
@@ -205,13 +205,13 @@ def _ss(call: ProgramCall) -> CallEffects:
         return unknown("`ss` without `-n` asks another program for the names of ports")
     for word in parsed.operands:
         tokens = word.text.replace("(", " ").replace(")", " ").split()
-        if not word.static or not all(token in _SS_WORDS or _SS_ENDPOINT.fullmatch(token) for token in tokens):
+        if word.kind != "literal" or not all(token in _SS_WORDS or _SS_ENDPOINT.fullmatch(token) for token in tokens):
             return unknown(f"`ss` asks a name server about what it does not know in `{word.source}`")
     return NO_EFFECTS
 
 
 def _pip(call: ProgramCall) -> CallEffects:
-    word = call.args[0].text if call.args and call.args[0].static else ""
+    word = call.args[0].text if call.args and call.args[0].kind == "literal" else ""
     if word not in ("list", "show", "freeze"):
         return unknown(f"`pip {word}` is not known to be read-only")
     options = "-leqvf --local --editable --user --all --files --verbose --format= --not-required"
@@ -221,7 +221,7 @@ def _pip(call: ProgramCall) -> CallEffects:
 
 def _go(call: ProgramCall) -> CallEffects:
     """`go version` and plain settings; the launcher sets GOTOOLCHAIN=local, so that no other version is fetched and run."""
-    words = [word.text for word in call.args if word.static]
+    words = [word.text for word in call.args if word.kind == "literal"]
     if words == ["version"]:
         return NO_EFFECTS
     # Other settings make go try out the C compiler.
@@ -232,8 +232,10 @@ def _go(call: ProgramCall) -> CallEffects:
 
 def _python(call: ProgramCall) -> CallEffects:
     """`python3 -m json.tool FILE`; without `-I` the launcher keeps a file json.py of the folder from running."""
-    args = call.args[1:] if call.args[:1] and call.args[0].static and call.args[0].text == "-I" else call.args
-    if [word.text for word in args[:2] if word.static] != ["-m", "json.tool"]:
+    args = (
+        call.args[1:] if call.args[:1] and call.args[0].kind == "literal" and call.args[0].text == "-I" else call.args
+    )
+    if [word.text for word in args[:2] if word.kind == "literal"] != ["-m", "json.tool"]:
         return unknown("Python runs whatever it is given")
     options = "--sort-keys --no-ensure-ascii --json-lines --indent= --tab --no-indent --compact"
     files = parse_args(args[2:], option_table(options, exact=True)).operands
@@ -248,7 +250,7 @@ def _lsof(call: ProgramCall) -> CallEffects:
     if not parsed.has("-n"):
         return unknown("`lsof` without `-n` asks a name server")
     words = [*parsed.operands, *parsed.values("-i", "-s")]
-    if any(not word.static or word.text.startswith("+") for word in words):
+    if any(word.kind != "literal" or word.text.startswith("+") for word in words):
         return unknown("an operand of `lsof` that is not known in advance")
     if any(host and not _ADDRESS.fullmatch(host) for host in (word.text.partition("@")[2] for word in words)):
         return unknown("`lsof` asks a name server about a host")
@@ -279,7 +281,7 @@ def _env(call: ProgramCall) -> CallEffects:
 
 def _command(call: ProgramCall) -> CallEffects:
     """`command -v`; with a command it is a wrapper."""
-    if call.args and call.args[0].static and call.args[0].text in ("-v", "-V"):
+    if call.args and call.args[0].kind == "literal" and call.args[0].text in ("-v", "-V"):
         return NO_EFFECTS
     return unknown("`command` without a name")
 

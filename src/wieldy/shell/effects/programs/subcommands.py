@@ -130,7 +130,7 @@ def other_spellings(argv: tuple[Word, ...]) -> OtherSpellings:
     """Other spellings of a command by which rules may name what it does."""
     if not argv:
         return OtherSpellings()
-    program = os.path.basename(argv[0].text) if argv[0].static else ""
+    program = os.path.basename(argv[0].text) if argv[0].kind == "literal" else ""
     if program.startswith("git-") and len(program) > 4:
         argv = (Word("git", "literal", "git", "git"), Word(program[4:], "literal", program[4:], program[4:]), *argv[1:])
         program = "git"
@@ -140,12 +140,15 @@ def other_spellings(argv: tuple[Word, ...]) -> OtherSpellings:
     if program == "git":
         call = split_git_args(argv[1:])
         word, args = call.command, call.args
-        is_known = bool(word) or all(one.static for one in argv)
+        is_known = bool(word) or all(one.kind == "literal" for one in argv)
     else:
         at = next(
-            (at for at, one in enumerate(argv[1:], 1) if not (one.static and one.text.startswith("-"))), len(argv)
+            (at for at, one in enumerate(argv[1:], 1) if not (one.kind == "literal" and one.text.startswith("-"))),
+            len(argv),
         )
-        word, args = (argv[at].text if argv[at].static else "", argv[at + 1 :]) if at < len(argv) else ("", ())
+        word, args = (
+            (argv[at].text if argv[at].kind == "literal" else "", argv[at + 1 :]) if at < len(argv) else ("", ())
+        )
         is_known = bool(word) or at == len(argv)
     names = _meanings(word, table) if word else []
     if program == "git" and args and (compound := _GIT_COMPOUND.get((word, args[0].text))):

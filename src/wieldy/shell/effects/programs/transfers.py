@@ -46,7 +46,7 @@ def overwritten(part: CommandPart, files: FileSystem) -> Iterator[str]:
             path = os.path.join(cwd, word.text)
             if word.kind == "glob":
                 yield from islice(_glob(path.replace("[^", "[!"), files), MAX_GLOB_MATCHES)
-            elif in_place and word.static and not word.text.startswith("-"):
+            elif in_place and word.kind == "literal" and not word.text.startswith("-"):
                 yield os.path.normpath(path)
 
 
@@ -72,7 +72,7 @@ def linked_paths(part: CommandPart, files: FileSystem) -> Iterator[str]:
         for word in operands:
             for folder in dict.fromkeys((cwd, os.path.dirname(link), link)):
                 path = os.path.normpath(os.path.join(folder, word.text))
-                if word.static and files.exists(path):
+                if word.kind == "literal" and files.exists(path):
                     yield path
 
 
@@ -146,7 +146,7 @@ def _parse_copy(program: str, words: tuple[Word, ...], texts: list[str]) -> Iter
             if last.startswith("."):
                 yield target, None
         elif is_recursive and (last in (".", "..") or (program == "rsync" and not last) or replaces_target):
-            yield target, None if _REMOTE.fullmatch(word.text) or not word.static else word.text
+            yield target, None if _REMOTE.fullmatch(word.text) or word.kind != "literal" else word.text
 
 
 def _option_value(texts: list[str], *options: str, default: str = ".") -> str:

@@ -116,7 +116,7 @@ def fill_placeholder(words: tuple[Word, ...], placeholder: str, piped: PipelineI
 
 
 def _fill_word(word: Word, placeholder: str, piped: PipelineInput) -> Word:
-    if not word.static or placeholder not in word.text:
+    if word.kind != "literal" or placeholder not in word.text:
         return word
     if word.text == placeholder:
         return Word(word.source, "single", "", piped.prefix, piped.folders)
@@ -158,7 +158,7 @@ class CommandWrapper(Struct, frozen=True):
         operands, words = parsed.operands[: self.operands], tuple(parsed.operands[self.operands :])
         while self.takes_assignments and words and _ASSIGNMENT.match(words[0].prefix):
             words = words[1:]
-        if any(not word.static for word in operands):
+        if any(word.kind != "literal" for word in operands):
             raise UnknownArguments("an operand that is not known in advance")
         if not words:
             return None
@@ -172,7 +172,7 @@ def _env(args: tuple[Word, ...]) -> InnerCommand | None:
     variables: list[str] = []
     rest = parsed.operands
     cleared = parsed.has("-i", "--ignore-environment")
-    if rest and rest[0].static and rest[0].text == "-":
+    if rest and rest[0].kind == "literal" and rest[0].text == "-":
         rest, cleared = rest[1:], True
     while rest and (match := _ASSIGNMENT.match(rest[0].prefix)):
         if rest[0].kind == "multiple":
@@ -189,7 +189,7 @@ def _env(args: tuple[Word, ...]) -> InnerCommand | None:
 
 
 def _command(args: tuple[Word, ...]) -> InnerCommand | None:
-    if args and args[0].static and args[0].text in ("-v", "-V", "-pv", "-pV"):
+    if args and args[0].kind == "literal" and args[0].text in ("-v", "-V", "-pv", "-pV"):
         return None
     # With `-p` another program by the same name may run than the one on PATH, which is the one that is looked at.
     keeps_path = not (args and args[0].text.startswith("-p"))
@@ -232,10 +232,10 @@ def _shell(args: tuple[Word, ...]) -> InnerCommand | None:
     while index < len(args) and args[index].prefix.startswith(("-", "+")):
         word = args[index]
         index += 1
-        if not word.static:
+        if word.kind != "literal":
             raise UnknownArguments("options that are not known in advance")
         if word.text in ("-o", "+o", "-O", "+O"):
-            if index >= len(args) or not args[index].static:
+            if index >= len(args) or args[index].kind != "literal":
                 raise UnknownArguments("a setting that is not known in advance")
             index += 1
         elif word.text == "--":
@@ -259,9 +259,9 @@ def _foreign_shell(args: tuple[Word, ...]) -> InnerCommand | None:
 
 
 def _eval(args: tuple[Word, ...]) -> InnerCommand | None:
-    if args and args[0].static and args[0].text == "--":
+    if args and args[0].kind == "literal" and args[0].text == "--":
         args = args[1:]
-    if any(not word.static for word in args):
+    if any(word.kind != "literal" for word in args):
         raise UnknownArguments("`eval` of text that is not known in advance")
     return InnerCommand(script=_joined(args), harmless=True, transparent=True) if args else None
 
@@ -271,7 +271,7 @@ def _watch(args: tuple[Word, ...]) -> InnerCommand | None:
     parsed = parse_args(args, option_table(options, stops_at_operand=True))
     if parsed.has("-x", "--exec"):
         return InnerCommand(tuple(parsed.operands))
-    if any(not word.static for word in parsed.operands):
+    if any(word.kind != "literal" for word in parsed.operands):
         raise UnknownArguments("`watch` of text that is not known in advance")
     return InnerCommand(script=_joined(tuple(parsed.operands))) if parsed.operands else None
 

@@ -76,7 +76,7 @@ class AttributeCommand(Struct, frozen=True):
         args = call.args
         # `chmod -w file`: a mode that looks like an option.
         modes = ("-r", "-w", "-x", "-X", "-s", "-t")
-        has_mode = call.name == "chmod" and bool(args) and args[0].static and args[0].text[:2] in modes
+        has_mode = call.name == "chmod" and bool(args) and args[0].kind == "literal" and args[0].text[:2] in modes
         parsed = parse_args(args[1:] if has_mode else args, option_table(self.options))
         skip = 0 if has_mode or parsed.has("--reference") else 1
         return CallEffects(reads=tuple(parsed.reads), writes=tuple(parsed.operands[skip:]), changes=True)
@@ -87,7 +87,7 @@ def _dd(call: ProgramCall) -> CallEffects:
     writes: list[Word] = []
     for word in call.args:
         name, equals, value = word.text.partition("=")
-        if not word.static or not equals:
+        if word.kind != "literal" or not equals:
             return unknown("an operand of `dd` that is not known in advance")
         if name == "if":
             reads.append(literal(value))
@@ -100,11 +100,11 @@ def _fetch(call: ProgramCall, options: str, cwd_options: tuple[str, ...]) -> Cal
     """A download; with `cwd_options` the program names the file itself, in the working directory."""
     parsed = parse_args(call.args, option_table(options))
     addresses = [*parsed.operands, *parsed.values("--url")]
-    if any(not word.static for word in addresses):
+    if any(word.kind != "literal" for word in addresses):
         return unknown("an address that is not known in advance")
     data = parsed.values(*_DATA_OPTIONS)
     cookies = parsed.values("-b", "--cookie")
-    if any(not word.static for word in (*data, *cookies)):
+    if any(word.kind != "literal" for word in (*data, *cookies)):
         return unknown("data that may be the name of a file")
     files = [literal(match["file"]) for word in data if (match := _DATA_FILE.match(word.text))]
     # A cookie without `=` is the name of a file.
