@@ -12,10 +12,11 @@ from time import monotonic
 from typing import Any, TypeGuard
 
 from wieldy.core.catalog import Catalog
-from wieldy.core.effects import NO_EFFECTS, Effects, Reads, Writes, clash
+from wieldy.core.effects import NO_EFFECTS, Effects, InTurn, Reads, Writes, clash
 from wieldy.core.errors import Refusal, ToolDefinitionError, WieldyError
 from wieldy.core.text import truncate_line
 from wieldy.core.tool import Output, Progress, Tool, ToolContext
+from wieldy.core.workspace import Workspace
 from wieldy.engine.pipeline import iterate_tool
 
 Clock = Callable[[], float]
@@ -29,9 +30,9 @@ class WrappedTool(Tool):
     def __init__(self, tool: Tool) -> None:
         self.inner = tool
 
-    def is_cached(self, args: Any) -> bool:
+    def is_cached(self, args: Any, ctx: ToolContext) -> bool:
         """Whether a call with these arguments would be answered from a cache below this wrapper."""
-        return isinstance(self.inner, WrappedTool) and self.inner.is_cached(args)
+        return isinstance(self.inner, WrappedTool) and self.inner.is_cached(args, ctx)
 
 
 def _of_inner(name: str) -> property:
@@ -85,15 +86,20 @@ class RateLimited(WrappedTool):
     def has_check(self) -> bool:
         return True
 
+    def effects(self, input: Mapping[str, Any], workspace: Workspace) -> Effects:
+        """Those of the tool. Which call is one too many is decided in the order of the calls."""
+        effects = self.inner.effects(input, workspace)
+        return effects if self._wait else (*effects, InTurn(f"the rate limit of {self.name}"))
+
     async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Any:
         """Run the tool's own check; refuse a call too many before anybody is asked about it."""
         doubt = await self.inner.check(input, ctx)
-        if not self._wait and self._seconds_to_wait() > 0 and not self.is_cached(self.parameters.accept(input)):
+        if not self._wait and self._seconds_to_wait() > 0 and not self.is_cached(self.parameters.accept(input), ctx):
             raise self._refusal()
         return doubt
 
     async def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
-        if not self.is_cached(args):
+        if not self.is_cached(args, ctx):
             while (seconds := self._seconds_to_wait()) > 0:
                 if not self._wait:
                     raise self._refusal()
@@ -137,21 +143,21 @@ class Cached(WrappedTool):
         self._entries: OrderedDict[str, tuple[float, Effects, Output]] = OrderedDict()
         self._invalidations = 0
 
-    def is_cached(self, args: Any) -> bool:
-        entry = self._entries.get(_key(args))
+    def is_cached(self, args: Any, ctx: ToolContext) -> bool:
+        entry = self._entries.get(_key(args, ctx))
         return entry is not None and self._clock() - entry[0] < self._seconds
 
     async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Any:
         """Run the tool's own check; a rate limit does not matter where the result is cached."""
         tool = self.inner
-        if self.has_check and self.is_cached(self.parameters.accept(input)):
+        if self.has_check and self.is_cached(self.parameters.accept(input), ctx):
             while isinstance(tool, RateLimited):
                 tool = tool.inner
         return await tool.check(input, ctx)
 
     async def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
-        key = _key(args)
-        if self.is_cached(args):
+        key = _key(args, ctx)
+        if self.is_cached(args, ctx):
             self._entries.move_to_end(key)
             yield self._entries[key][2]
             return
@@ -159,8 +165,7 @@ class Cached(WrappedTool):
         async for item in iterate_tool(self.inner, args, ctx):
             # What was read while something changed may be old.
             if isinstance(item, Output) and not item.is_error and self._invalidations == invalidations:
-                effects = self.inner.effects(args, ctx.workspace) if isinstance(args, dict) else NO_EFFECTS
-                self._entries[key] = (started, effects, item)
+                self._entries[key] = (started, NO_EFFECTS if ctx.plan is None else ctx.plan.effects, item)
                 while len(self._entries) > self._max_entries:
                     self._entries.popitem(last=False)
             yield item
@@ -187,7 +192,7 @@ class Logged(WrappedTool):
 
     async def run(self, args: Any, ctx: ToolContext) -> AsyncIterator[Progress | Output]:
         logger, started = self._logger, self._clock()
-        logger.info("%s %s started with %s", self.name, ctx.call_id, truncate_line(_key(args), MAX_LOGGED_CHARS))
+        logger.info("%s %s started with %s", self.name, ctx.call_id, truncate_line(_as_json(args), MAX_LOGGED_CHARS))
         try:
             async for item in iterate_tool(self.inner, args, ctx):
                 if isinstance(item, Output):
@@ -227,7 +232,12 @@ def is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
-def _key(args: Any) -> str:
+def _key(args: Any, ctx: ToolContext) -> str:
+    """The arguments of a call and the folder that relative paths in them start from."""
+    return f"{ctx.cwd}\0{_as_json(args)}"
+
+
+def _as_json(args: Any) -> str:
     try:
         return json.dumps(args, sort_keys=True, default=repr)
     except (TypeError, ValueError):

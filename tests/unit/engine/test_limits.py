@@ -10,7 +10,21 @@ from typing import Any
 
 import pytest
 
-from wieldy import Cached, Logged, Output, Progress, RateLimited, TimeLimited, Toolbox, ToolDefinitionError, tool
+from wieldy import (
+    Cached,
+    Logged,
+    Output,
+    Progress,
+    RateLimited,
+    TimeLimited,
+    Toolbox,
+    ToolCall,
+    ToolContext,
+    ToolDefinitionError,
+    tool,
+)
+from wieldy.core.call import PlannedCall
+from wieldy.core.decision import Advice
 from wieldy.engine.tool_limits import apply_limits
 
 pytestmark = pytest.mark.asyncio
@@ -61,6 +75,39 @@ async def test_a_call_too_many_is_refused_and_told_when_to_come_back(make_box):
         clock.now = 10.5
         assert not (await box.call("look", path="a")).is_error
     assert len(ran) == 3
+
+
+async def test_the_last_call_of_an_answer_is_the_one_too_many_however_long_others_take_to_be_decided(make_box):
+    look, ran = counting()
+
+    class SlowFirst:
+        def wants(self, plan: PlannedCall) -> bool:
+            return plan.call.id == "0"
+
+        async def advise(self, plan: PlannedCall) -> Advice:
+            for _ in range(100):
+                await asyncio.sleep(0)
+            return Advice()
+
+    async with make_box(RateLimited(look, 2, 10), advisers=[SlowFirst()]) as box:
+        calls = [ToolCall(str(n), "look", {"path": "abc"[n], "n": n}) for n in range(3)]
+        assert [result.is_error for result in await box.call_many(calls)] == [False, False, True]
+    assert ran == [0, 1]
+
+
+async def test_a_kept_result_is_not_used_in_another_folder(make_box):
+    @tool(read_only=True)
+    async def where(ctx: ToolContext) -> str:
+        """Say where."""
+        return Path(ctx.cwd).name
+
+    async with make_box(Cached(where, 1_000)) as box:
+        here = (await box.call("where")).text
+        (Path(box.workspace.root) / "sub").mkdir()
+        box.workspace.cwd = f"{box.workspace.root}/sub"
+        assert (await box.call("where")).text == "sub"
+        box.workspace.cwd = box.workspace.root
+        assert (await box.call("where")).text == here
 
 
 async def test_a_kept_result_is_used_again_for_its_time_and_its_input_only(make_box):
