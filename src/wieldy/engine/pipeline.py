@@ -96,14 +96,15 @@ async def _take_through(
         raise Aborted(services.abort.reason)
     if turn is not None and turn.observer.loop_breaker is not None:
         turn.observer.loop_breaker.check(call)
-    has_answered = require_available(tool, services.catalog, services.workspace)
+    may_change = services.queue.may_change
+    is_available = require_available(tool, services.catalog, services.workspace, may_change=may_change)
     bound = bind(call, tool)
     plan = normalize(bound, services.workspace)
     is_admitted = services.queue.claim(ticket, plan.touches, tool.concurrency_safe(plan.input))
-    if not has_answered:  # only after the claim, so that the order is that of arrival
-        await _wait_available(tool, services)
     if not is_admitted:
         plan = await _wait_for_admission(bound, plan, ticket, services)
+    if not (is_available and is_admitted) and tool.has_enabled_check:
+        await _wait_available(tool, services)  # only after the claim, so that the order is that of arrival
     plan = await resolve_remote(plan, services.workspace)
     try:
         if turn is not None and any(clash(plan.touches, touched) for touched in turn.waiting):
@@ -139,8 +140,11 @@ def lookup(call: ToolCall, catalog: Catalog) -> Tool:
     raise Refusal("lookup", problem, next_step, person=f"{problem} {hint}".strip(), data={"nearest": near})
 
 
-def require_available(tool: Tool, catalog: Catalog, workspace: Workspace) -> bool:
-    """Refuse a tool that is switched off. False where its own check has to wait for the answer: see `_wait_available`."""
+def require_available(tool: Tool, catalog: Catalog, workspace: Workspace, *, may_change: bool = False) -> bool:
+    """Refuse a tool that is switched off. False where its own check must be asked when the call has its place in the queue.
+
+    That is so where the answer has to be waited for, and for a no that earlier calls may change.
+    """
     if (closed := catalog.why_closed(tool.name)) is not None:
         raise _not_available(tool, closed)
     if not tool.has_enabled_check:
@@ -154,9 +158,11 @@ def require_available(tool: Tool, catalog: Catalog, workspace: Workspace) -> boo
         if isinstance(answer, CoroutineType):
             answer.close()  # begun anew when the call has its place in the queue
         return False
-    if (reason := why_disabled(answer)) is not None:
-        raise _not_available(tool, reason)
-    return True
+    if (reason := why_disabled(answer)) is None:
+        return True
+    if may_change:
+        return False
+    raise _not_available(tool, reason)
 
 
 async def _wait_available(tool: Tool, services: CallServices) -> None:

@@ -95,6 +95,11 @@ class Queue:
         self._running = 0
         self._waiting_for_slot: deque[asyncio.Future[None]] = deque()
 
+    @property
+    def may_change(self) -> bool:
+        """Whether there are calls that change something."""
+        return self._exclusive_count > 0
+
     def take_ticket(self) -> Ticket:
         """Take the next ticket, to be used in a `with` block."""
         self._last_number += 1

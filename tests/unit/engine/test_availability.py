@@ -70,6 +70,25 @@ async def test_a_tool_is_asked_anew_for_each_call(tmp_path):
     assert len(runs) == 2
 
 
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_call_before_it_may_switch_a_tool_on_or_off(tmp_path, before):
+    state = [before]
+
+    @tool(needs_permission=False)
+    async def switch() -> str:
+        """Switches it."""
+        await asyncio.sleep(0)
+        state[0] = not before
+        return "switched"
+
+    runs: list[str] = []
+    deploy = deploy_tool(lambda *_: state[0], runs)
+    async with Toolbox(tmp_path, settings={}, tools=[switch, deploy]) as box:
+        results = await box.call_many([("switch", {}), ("deploy", {})])
+    assert [result.is_error for result in results] == [False, before]
+    assert len(runs) == (not before)
+
+
 async def test_a_check_that_has_to_wait_does_not_change_the_order_of_calls(tmp_path):
     order: list[str] = []
 
