@@ -64,7 +64,7 @@ def open_project(folder: str) -> Workspace:
     options = {"bash": {"snapshotSeconds": 60.0}}
     workspace = open_workspace(root, session_dir=f"{folder}/session", env=env, settings=options)
     trees = workspace.services.command_snapshots.trees
-    trees.limits = replace(trees.limits, file_bytes=40)
+    trees.contents.limits = replace(trees.contents.limits, file_bytes=40)
     return workspace
 
 

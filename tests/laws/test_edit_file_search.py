@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wieldy.core.schema.strict_json import from_json, to_json
 from wieldy.files.editing.document import apply_splices
 from wieldy.files.editing.search_replace import FileSearchRequest, FileSearchResult, search_file
 
@@ -42,4 +42,4 @@ def test_what_a_process_says_is_what_another_hears(text: str, pattern: str) -> N
     request = FileSearchRequest("/", pattern, "x", with_splices=True)
     result = search_file("/f\udce9", text.encode(), re.compile(pattern), request)
     if result is not None:
-        assert FileSearchResult.from_json(json.loads(result.as_json())) == result
+        assert from_json(to_json(result), FileSearchResult) == result

@@ -146,7 +146,7 @@ class RemoteFileSystem(FileSystem):
     def list_folder(self, path: str) -> Sequence[Entry]:
         if self.is_on_host(path):
             return super().list_folder(path)
-        return [RemoteEntry(self, os.path.join(path, entry.name), entry) for entry in self.backend.list_folder(path)]
+        return [ListedEntry(self, os.path.join(path, entry.name), entry) for entry in self.backend.list_folder(path)]
 
     def read_link(self, path: str) -> str:
         if self.is_on_host(path):
@@ -175,10 +175,10 @@ class RemoteFileSystem(FileSystem):
         return self.backend.read(self.backend.realpath(_checked(path)), 0, None if size < 0 else size)
 
 
-class RemoteEntry:
-    """One name in a folder of a backend."""
+class ListedEntry:
+    """One name in a folder, as it was when the folder was listed."""
 
-    def __init__(self, files: RemoteFileSystem, path: str, entry: FolderEntry) -> None:
+    def __init__(self, files: FileSystem, path: str, entry: FolderEntry) -> None:
         self.name = entry.name
         self.path = path
         self.target = entry.target

@@ -66,6 +66,16 @@ def _why_foreign(folder: Path) -> str | None:
     return "others can write to the folder" if status.st_mode & stat.S_IWOTH else None
 
 
+def open_lock_file(path: str) -> int:
+    """Open a file that stands for a lock, in a private folder that is made where it is missing."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        make_private_folder(Path(path).parent)
+        return os.open(path, flags, 0o600)
+
+
 def open_private(path: str, flags: int) -> int:
     """Open a file for `open(..., opener=open_private)` that only its owner may read if it is created."""
     return os.open(path, flags, 0o600)

@@ -10,7 +10,7 @@ from wieldy.core.tool import Output, ToolContext
 from wieldy.core.tool_decorator import tool
 
 if TYPE_CHECKING:
-    from wieldy.files.editing.revision import ReplaceText
+    from wieldy.files.editing.revision import ReplaceTexts
 
 
 async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
@@ -56,8 +56,8 @@ def _replacement(
     replace_all: bool = False,
     expected_replacements: int = 1,
     encoding: str | None = None,
-) -> ReplaceText:
+) -> ReplaceTexts:
     from wieldy.files.editing.matching import Replacement
-    from wieldy.files.editing.revision import ReplaceText
+    from wieldy.files.editing.revision import ReplaceTexts
 
-    return ReplaceText(Replacement(old_string, new_string, expected_replacements, replace_all), encoding)
+    return ReplaceTexts((Replacement(old_string, new_string, expected_replacements, replace_all),), encoding)

@@ -13,6 +13,7 @@ from wieldy.core.errors import ToolFailure
 from wieldy.core.events import ToolProgress
 from wieldy.core.filesystem import FileSystem
 from wieldy.core.schema.fields import Param
+from wieldy.core.schema.strict_json import from_json
 from wieldy.core.text import plural
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Output, ToolContext
@@ -96,7 +97,6 @@ async def file_search(  # noqa: PLR0913 - the options of a search are many
 
 async def _swept(ctx: ToolContext, request: FileSearchRequest, max_files: int) -> tuple[list[FileSearchResult], bool]:
     """The files with matches, and whether there are more than wanted."""
-    from wieldy.files.editing.search_replace import FileSearchResult
     from wieldy.files.search.patterns import hidden_test
     from wieldy.files.search.ripgrep import run_process
 
@@ -104,11 +104,7 @@ async def _swept(ctx: ToolContext, request: FileSearchRequest, max_files: int) -
     await in_thread(_refuse, request, ctx)
     hidden = hidden_test(ctx.judge)
     # On a backend, where a file leads is looked up afterwards, in a thread.
-    gathered = (
-        _Gathered(ctx, hidden, max_files, FileSearchResult.from_json)
-        if is_local
-        else _Gathered(ctx, None, MAX_REMOTE_FILES, FileSearchResult.from_json)
-    )
+    gathered = _Gathered(ctx, hidden, max_files) if is_local else _Gathered(ctx, None, MAX_REMOTE_FILES)
     result = await run_process(
         request.command,
         cwd="/",
@@ -135,24 +131,28 @@ async def _swept(ctx: ToolContext, request: FileSearchRequest, max_files: int) -
 class _Gathered:
     """Collects what the search prints, line by line."""
 
-    def __init__(self, ctx: ToolContext, omit: HiddenTest | None, most: int, read: Any) -> None:
+    def __init__(self, ctx: ToolContext, omit: HiddenTest | None, most: int) -> None:
         self.files: list[FileSearchResult] = []
         self.error = ""
-        self._ctx, self._omit, self._most, self._read = ctx, omit, most, read
+        self._ctx, self._omit, self._most = ctx, omit, most
         self._rest = b""
 
     def consume(self, piece: bytes) -> bool:
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
-            self._take(json.loads(line))
+            self._take(line)
         return bool(self.error) or len(self.files) > self._most
 
-    def _take(self, message: Any) -> None:
-        if isinstance(message, list):
-            hits = self._read(message)
+    def _take(self, line: bytes) -> None:
+        from wieldy.files.editing.search_replace import FileSearchResult
+
+        if line.startswith(b"["):
+            hits = from_json(line, FileSearchResult)
             if self._omit is None or not self._omit(hits.path):
                 self.files.append(hits)
-        elif "error" in message:
+            return
+        message = json.loads(line)
+        if "error" in message:
             self.error = message["error"]
         else:
             text = f"{message['seen']} files searched, {len(self.files)} with matches"

@@ -27,7 +27,7 @@ from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.revision import (
     Edit,
     EditSettings,
-    ReplaceText,
+    ReplaceTexts,
     Revision,
     RewriteText,
 )
@@ -272,7 +272,7 @@ def ctx(root: Path, file: Path) -> ToolContext:
 
 
 def replacing(old: str, new: str) -> Edit:
-    return ReplaceText(Replacement(old, new))
+    return ReplaceTexts((Replacement(old, new),))
 
 
 class Interfering:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 MAX_DEPTH = 200
+
+T = TypeVar("T")
 
 Decoded: TypeAlias = tuple[Any, tuple[str, ...]]
 """A value, and the keys that an object in it has more than once; the last one counts."""
@@ -92,3 +94,13 @@ def encode_json_text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError:
         return msgspec.json.encode(value).decode()
+
+
+def to_json(value: object) -> str:
+    """Records as JSON; unlike msgspec's own encoder it takes file names that are not valid UTF-8."""
+    return json.dumps(msgspec.to_builtins(value))
+
+
+def from_json(text: str | bytes, kind: type[T]) -> T:
+    """The reverse of `to_json`. Raises `ValueError`."""
+    return msgspec.convert(json.loads(text), kind)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from wieldy.files.detection import Encoding, detect_encoding, fits
-from wieldy.files.editing.document import Document, Splice
+from wieldy.files.editing.document import Document, Splice, common_prefix, common_suffix
 from wieldy.files.search.format import SHOWN_RETURN
 
 CONTEXT = 5
@@ -138,11 +138,8 @@ class _Window:
 
 
 def _opcodes(old: list[str], new: list[str]) -> list[OpCode]:
-    head, tail, shortest = 0, 0, min(len(old), len(new))
-    while head < shortest and old[head] == new[head]:
-        head += 1
-    while tail < shortest - head and old[-1 - tail] == new[-1 - tail]:
-        tail += 1
+    head = common_prefix(old, new)
+    tail = common_suffix(old[head:], new[head:])
     i, k = len(old) - tail, len(new) - tail
     codes: list[OpCode] = [("equal", 0, head, 0, head)] if head else []
     if (i - head) * (k - head) > MAX_COMPARISONS:
@@ -313,12 +310,8 @@ def _merge_lines(base: list[Line], ours: list[Line], theirs: list[Line], *, code
 
 
 def _changes(base: Sequence[Line], side: Sequence[Line]) -> list[LineChange]:
-    shortest = min(len(base), len(side))
-    head = tail = 0
-    while head < shortest and base[head] == side[head]:
-        head += 1
-    while tail < shortest - head and base[-1 - tail] == side[-1 - tail]:
-        tail += 1
+    head = common_prefix(base, side)
+    tail = common_suffix(base[head:], side[head:])
     old, new = base[head : len(base) - tail], side[head : len(side) - tail]
     if len(old) * len(new) > MAX_MERGE_COMPARISONS:
         raise _TooLarge

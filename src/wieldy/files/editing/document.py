@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
-from typing import AnyStr
+from typing import Any
 
 from msgspec import Struct
 
@@ -515,8 +515,8 @@ def replace_text(document: Document, new: str) -> Splice:
     return replace_span(document, Span(document.body, len(document.data)), new)
 
 
-def common_prefix(one: AnyStr, other: AnyStr) -> int:
-    """How many characters, or bytes, two texts begin with alike."""
+def common_prefix(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """How many characters, bytes or lines two texts begin with alike."""
     low, high = 0, min(len(one), len(other))
     if one[:high] == other[:high]:
         return high
@@ -529,8 +529,8 @@ def common_prefix(one: AnyStr, other: AnyStr) -> int:
     return low
 
 
-def common_suffix(one: AnyStr, other: AnyStr) -> int:
-    """How many characters, or bytes, two texts end with alike."""
+def common_suffix(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """How many characters, bytes or lines two texts end with alike."""
     low, high = 0, min(len(one), len(other))
     if one[len(one) - high :] == other[len(other) - high :]:
         return high

@@ -25,6 +25,7 @@ from wieldy.files.editing.document import (
     Document,
     Span,
     Splice,
+    SplitsCharacter,
     apply_splices,
     diff_bytes,
     normalize_newlines,
@@ -279,25 +280,8 @@ def _headline(name: str, revision: Revision, after: Document, patch: Patch) -> s
     return f"Changed {name}: {count}{more}+{patch.added} -{patch.removed} lines."
 
 
-class ReplaceText(Struct, frozen=True):
-    """Replaces one text in a file."""
-
-    replacement: Replacement
-    encoding: str | None = None
-
-    def revise(self, target: Target, state: ReadState, settings: EditSettings) -> Revision:
-        return edit_text(self, target, state, settings, self.encoding)
-
-    def plan(self, document: Document, tiers: Sequence[Tier]) -> EditPlan:
-        _refuse_mistakes(self.replacement)
-        _refuse_empty(document)
-        matches = find_text(document, self.replacement, tiers)
-        _refuse_no_change(document, matches.splices)
-        return EditPlan(matches.splices, len(matches.splices), (matches.note,) if matches.note else ())
-
-
 class ReplaceTexts(Struct, frozen=True):
-    """Replaces several texts in a file, one after the other, all or none."""
+    """Replaces texts in a file, one after the other, all or none."""
 
     replacements: Sequence[Replacement]
     encoding: str | None = None
@@ -313,8 +297,8 @@ class ReplaceTexts(Struct, frozen=True):
             try:
                 _refuse_mistakes(edit)
             except ToolFailure as failure:
-                problem = _numbered(number, edits, f"{failure.problem} Nothing was changed.")
-                raise failure.with_problem(problem) from failure
+                note = " Nothing was changed." if len(edits) > 1 else ""
+                raise failure.with_problem(_numbered(number, edits, f"{failure.problem}{note}")) from failure
         _refuse_empty(document)
         plan = plan_batch(document, edits, tiers)
         _refuse_no_change(document, plan.splices)
@@ -367,7 +351,8 @@ def plan_batch(document: Document, edits: Sequence[Replacement], tiers: Sequence
             raise failure.with_problem(_numbered(number, edits, failure.problem)) from failure
         _refuse_ambiguous(document, edit, number, pieces, matches.spans)
         pieces.apply(matches.splices, number)
-        current = Document(apply_splices(current.data, matches.splices), document.encoding)
+        if number < len(edits):
+            current = Document(apply_splices(current.data, matches.splices), document.encoding)
         count += len(matches.splices)
         notes += (_numbered(number, edits, matches.note),) if matches.note else ()
     splices = tuple(Splice(span.start, span.end, new) for span, new, _ in pieces.changes())
@@ -473,13 +458,21 @@ def _refuse_ambiguous(
             "Put it before that edit, or send a longer old_string.",
         )
     changes = ((span, edits) for span, _, edits in pieces.changes())
-    changers = _edits_within(list(islice(original.find(edit.old), MAX_COUNTED)), changes)
+    changers = _edits_within(_places(original, edit.old, MAX_COUNTED), changes)
     if changers and not any(earlier & edits for edits in changers):
         raise EditsConflict(
             f"Edit {number} is ambiguous: edit {max(frozenset[int]().union(*changers))} changes the place where its "
             f"old_string is in the file, and edit {max(earlier)} writes that text elsewhere. Nothing was changed.",
             "Make what belongs to one place one edit.",
         )
+
+
+def _places(document: Document, text: str, most: int) -> list[Span]:
+    """The first places where a text is in a document; none for one that is only part of a character of the file."""
+    try:
+        return list(islice(document.find(text), most))
+    except SplitsCharacter:
+        return []
 
 
 def _edits_within(spans: Sequence[Span], regions: Iterable[tuple[Span, frozenset[int]]]) -> list[frozenset[int]]:
@@ -506,7 +499,7 @@ def _explain_not_found(
     failure: NotFound, number: int, edits: Sequence[Replacement], original: Document, pieces: PieceTable
 ) -> ToolFailure:
     edit = edits[number - 1]
-    spans = list(islice(original.find(edit.old), 1))
+    spans = _places(original, edit.old, 1)
     for changers in _edits_within(spans, ((span, changers) for span, _, changers in pieces.changes())):
         if changers:
             return EditsConflict(
@@ -525,7 +518,7 @@ def _explain_not_found(
 
 
 def _numbered(number: int, edits: Sequence[Replacement], message: str) -> str:
-    return f"Edit {number} of {len(edits)}: {message}"
+    return f"Edit {number} of {len(edits)}: {message}" if len(edits) > 1 else message
 
 
 class RewriteText(Struct, frozen=True):

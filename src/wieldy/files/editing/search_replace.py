@@ -13,14 +13,14 @@ import stat
 import subprocess
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from wieldy.core.console import write_to_parent
 from wieldy.core.errors import ToolFailure
 from wieldy.core.programs import own_python, run_limited
+from wieldy.core.schema.strict_json import from_json, to_json
 from wieldy.core.text import truncate
 from wieldy.files.detection import binary_kind, detect_encoding
 from wieldy.files.editing.document import Document, Span, Splice, SplitsCharacter, apply_splices, replace_span
@@ -61,7 +61,7 @@ class FileSearchRequest(Struct, frozen=True):
     @property
     def command(self) -> list[str]:
         """The command line that runs this search."""
-        command = own_python(_PROGRAM, json.dumps(asdict(self)))
+        command = own_python(_PROGRAM, to_json(self))
         if command is None:
             raise ToolFailure("Searching files needs a Python interpreter, and there is none here.", "Use Grep.")
         return command
@@ -90,7 +90,7 @@ class LineHit(Struct, frozen=True):
     after: str | None
 
 
-class FileSearchResult(Struct, frozen=True):
+class FileSearchResult(Struct, frozen=True, array_like=True):
     """The matches in one file. `digest` is that of the content they are in."""
 
     path: str
@@ -121,31 +121,11 @@ class FileSearchResult(Struct, frozen=True):
         after = apply_splices(data, self.splices)
         return Revision(target, after, self.splices, self.count, known_whole=known_whole)
 
-    def as_json(self) -> str:
-        """One line that another process can read."""
-        hits = [(hit.line, hit.before, hit.after) for hit in self.hits]
-        splices = [(splice.start, splice.end, splice.new.decode("latin-1")) for splice in self.splices]
-        return json.dumps([self.path, self.count, hits, self.digest.hex(), splices])
-
-    @staticmethod
-    def from_json(fields: Any) -> FileSearchResult:
-        """The reverse of `as_json`, given the parsed line."""
-        path, count, hits, digest, splices = fields
-        return FileSearchResult(
-            path,
-            count,
-            tuple(LineHit(*hit) for hit in hits),
-            bytes.fromhex(digest),
-            tuple(Splice(start, end, new.encode("latin-1")) for start, end, new in splices),
-        )
-
 
 def main(arguments: str) -> int:
     """Search; print a line of JSON for each file with matches, `{"seen": n}` as progress, `{"error": …}` at a failure."""
-    fields = json.loads(arguments)
-    request = FileSearchRequest(**{**fields, "globs": tuple(fields["globs"]), "excluded": tuple(fields["excluded"])})
     try:
-        _search(request)
+        _search(from_json(arguments, FileSearchRequest))
     except ToolFailure as failure:
         _print_line(json.dumps({"error": failure.message}))
     except BrokenPipeError:
@@ -161,7 +141,7 @@ def _search(request: FileSearchRequest) -> None:
         if data is None:
             skipped += 1
         elif data and (result := search_file(path, data, pattern, request)):
-            _print_line(result.as_json())
+            _print_line(to_json(result))
         if time.monotonic() - reported > PROGRESS_SECONDS:
             reported = time.monotonic()
             _print_line(json.dumps({"seen": seen}))

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from wieldy.core.errors import WieldyError
 from wieldy.core.events import Notice
 from wieldy.core.realpath import realpath
+from wieldy.core.schema.strict_json import from_json, to_json
 from wieldy.core.state_dirs import state_home
 from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.core.workspace import Workspace
@@ -28,10 +29,8 @@ from wieldy.files.journal.entries import (
     ChangeOrigin,
     FileChange,
     Uncovered,
-    from_json,
     limit_uncovered,
     summarize_uncovered,
-    to_json,
 )
 from wieldy.files.journal.journal import Journal, snapshot_folder
 from wieldy.files.journal.snapshot_contents import (
@@ -295,7 +294,7 @@ class CommandSnapshot:
         """
         trees = workspace.services.command_snapshots.trees
         seconds = workspace.setting("bash.snapshotSeconds")
-        trees.limits = replace(trees.limits, seconds=seconds)
+        trees.contents.limits = replace(trees.contents.limits, seconds=seconds)
         scope = _scope(workspace, written, folder or workspace.root)
         session = workspace.services.journal.session
         origin = ChangeOrigin(session, call_id, tool, turn, kind="command")
@@ -348,9 +347,9 @@ class CommandSnapshot:
     def _begin(self, scope: SnapshotScope, ended_file: str) -> None:
         trees, running = self._service.trees, self._service.running
         self._snapshot = trees.take(scope)
-        if trees.copies is not None:
+        if trees.contents.copies is not None:
             with suppress(OSError, ValueError):  # then the command is not recorded if this process dies
-                self._record = running.begin(self._snapshot, trees.copies, self._origin, ended_file)
+                self._record = running.begin(self._snapshot, trees.contents.copies, self._origin, ended_file)
 
     def _discard(self) -> None:
         snapshot, self._snapshot = self._snapshot, None

@@ -4,20 +4,16 @@ cannot restore, in words.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from wieldy.core.text import printable_path
 from wieldy.files.writing.disk import WriteMethod
 from wieldy.files.writing.tree_commit import NodeChange
-
-T = TypeVar("T")
 
 # "command" entries hold what a shell command changed, as seen by the snapshots around it.
 EntryKind: TypeAlias = Literal["edit", "command", "undo", "redo"]
@@ -108,16 +104,6 @@ class JournalEntry(Struct, frozen=True):
     def paths(self) -> tuple[str, ...]:
         """The paths of everything that changed."""
         return tuple(dict.fromkeys((*(file.path for file in self.files), *(node.path for node in self.nodes))))
-
-
-def to_json(value: object) -> str:
-    """Records as JSON; unlike msgspec's own encoder it takes file names that are not valid UTF-8."""
-    return json.dumps(msgspec.to_builtins(value))
-
-
-def from_json(text: str | bytes, kind: type[T]) -> T:
-    """The reverse of `to_json`. Raises `ValueError`."""
-    return msgspec.convert(json.loads(text), kind)
 
 
 def content_hash(data: bytes) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from wieldy.core.events import Notice
 from wieldy.core.filesystem import RemoteFileSystem
 from wieldy.core.session_files import remove_old_sessions
-from wieldy.core.state_dirs import make_private_folder
+from wieldy.core.state_dirs import open_lock_file
 from wieldy.core.threads import in_thread_uncancellable, run_in_background
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import ChangeOrigin, EntryState, FileChange, JournalEntry
@@ -64,7 +64,7 @@ class HeldLocks:
         self._fds: list[int] = []
         try:
             for path in paths:
-                fd = _open(path)
+                fd = open_lock_file(path)
                 self._fds.append(fd)
                 fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -95,15 +95,6 @@ class FileLocks:
         """Hold the locks of all these names, taken in one order so that two writers cannot deadlock."""
         numbers = sorted({_lock_number(name) for name in names})
         return HeldLocks([f"{self._folder}/{number:02x}" for number in numbers], wait=wait)
-
-
-def _open(path: str) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    try:
-        return os.open(path, flags, 0o600)
-    except FileNotFoundError:
-        make_private_folder(Path(path).parent)
-        return os.open(path, flags, 0o600)
 
 
 def _lock_number(name: str) -> int:

@@ -28,7 +28,8 @@ from msgspec.structs import astuple
 from wieldy.core.descriptors import add_idle_descriptors
 from wieldy.core.errors import WieldyError
 from wieldy.core.realpath import realpath
-from wieldy.core.state_dirs import make_private_folder
+from wieldy.core.schema.strict_json import from_json, to_json
+from wieldy.core.state_dirs import open_lock_file
 from wieldy.files.journal.entries import (
     ChangeOrigin,
     EntryFile,
@@ -38,10 +39,8 @@ from wieldy.files.journal.entries import (
     JournalEntry,
     Uncovered,
     content_hash,
-    from_json,
-    to_json,
 )
-from wieldy.files.writing.disk import LOCAL_DISK, FileWrite, WriteMethod, is_local, split_path, sync_folder
+from wieldy.files.writing.disk import LOCAL_DISK, FileWrite, WriteMethod, is_local, sync_folder
 from wieldy.files.writing.tree_commit import NodeChange
 
 T = TypeVar("T")
@@ -273,20 +272,12 @@ class JournalDatabase:
     @contextmanager
     def _exclusive_opening(self) -> Iterator[None]:
         """Keep other processes from opening, creating or replacing the database."""
-        fd = self._open_lock_file()
+        fd = open_lock_file(f"{self._folder}/lock")
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             yield
         finally:
             os.close(fd)
-
-    def _open_lock_file(self) -> int:
-        path, flags = f"{self._folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        try:
-            return os.open(path, flags, 0o600)
-        except FileNotFoundError:
-            make_private_folder(Path(self._folder))
-            return os.open(path, flags, 0o600)
 
     def _sync_folder(self) -> None:
         fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -522,12 +513,9 @@ class JournalStore:
 
     def file_write(self, file: EntryFile) -> FileWrite:
         """The write that a record describes, with its contents."""
-        folder, name = split_path(file.real_path)
         return FileWrite(
             path=file.path,
             real_path=file.real_path,
-            folder=folder,
-            name=name,
             method=file.method,
             before=None if file.before_hash is None else self.content(file.before_hash),
             after=None if file.after_hash is None else self.content(file.after_hash),

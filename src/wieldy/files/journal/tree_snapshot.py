@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from wieldy.files.journal.entries import FileChange, Uncovered, enclosing_folders
 from wieldy.files.journal.snapshot_contents import (
-    FileCopies,
     SnapshotContents,
     SnapshotLimits,
     SnapshotScope,
@@ -372,18 +371,6 @@ class TreeSnapshots:
         self._in_use = 0  # snapshots whose command is running
         self._lock = threading.Lock()  # subagents use the same service
 
-    @property
-    def copies(self) -> FileCopies | None:
-        return self.contents.copies
-
-    @property
-    def limits(self) -> SnapshotLimits:
-        return self.contents.limits
-
-    @limits.setter
-    def limits(self, limits: SnapshotLimits) -> None:
-        self.contents.limits = limits
-
     def take(self, scope: SnapshotScope) -> TreeSnapshot:
         """Look at the files in a scope, and copy those whose content could not be had after the command."""
         with self._lock:
@@ -402,7 +389,7 @@ class TreeSnapshots:
         """Go on copying while the command runs. A file that it has changed meanwhile is left out."""
         while snapshot.uncopied and not stop.is_set():
             with self._lock:
-                if self.copies is None:
+                if self.contents.copies is None:
                     return
                 self.contents.copy_next(snapshot)
 
@@ -437,7 +424,7 @@ class TreeSnapshots:
         """The first walk. What changes while it is under way is looked at again."""
         watch = self.watch_folders(scope.folders) if scope.folders else None
         try:
-            limit = self._limit(self.limits.seconds * (1 if watch is None else SINGLE_WALK_FACTOR))
+            limit = self._limit(self.contents.limits.seconds * (1 if watch is None else SINGLE_WALK_FACTOR))
             manifest = self._walker.walk(scope.folders, self.contents.known, limit, first=scope.first, watch=watch)
             if watch is not None and (changes := watch.changes()) is not None and changes.changed:
                 manifest = self._look_again(scope, manifest, watch, changes)
@@ -456,7 +443,7 @@ class TreeSnapshots:
     ) -> TreeManifest:
         """Look again at folders in which somebody changed something after they had been looked at."""
         skip = frozenset(manifest.unreached)
-        limit = self._limit(self.limits.seconds)
+        limit = self._limit(self.contents.limits.seconds)
         again = self._walker.walk(scope.folders, manifest.folders, limit, skip=skip, watch=watch, changes=changes)
         again.started = manifest.started
         again.unreached += manifest.unreached
@@ -464,7 +451,7 @@ class TreeSnapshots:
 
     def _find_contents(self, snapshot: TreeSnapshot) -> None:
         """Find out where the content of each file can be had, and copy what is nowhere else."""
-        contents, seconds = self.contents, self.limits.seconds
+        contents, seconds = self.contents, self.contents.limits.seconds
         if not self._in_use:
             contents.compact_if_full()
         for path in snapshot.scope.paths:
@@ -474,9 +461,9 @@ class TreeSnapshots:
         contents.find_sources(snapshot, limit)
         contents.copy(snapshot, limit.is_up)
         contents.copy_small_repositories(snapshot, limit)
-        if self.copies is not None:
+        if self.contents.copies is not None:
             try:
-                self.copies.flush()
+                self.contents.copies.flush()
             except OSError as error:
                 snapshot.copy_problem = error.strerror or "could not be copied"
         _wait_for_tick(snapshot)
@@ -486,7 +473,7 @@ class TreeSnapshots:
         """The second walk: only where something has changed, if that is known."""
         known = before.manifest.folders
         # The second walk takes as long as the first one, or somewhat longer.
-        limit = self._limit(max(self.limits.seconds, 1.25 * before.seconds))
+        limit = self._limit(max(self.contents.limits.seconds, 1.25 * before.seconds))
         walk = partial(
             self._walker.walk,
             before.scope.folders,
@@ -506,7 +493,7 @@ class TreeSnapshots:
         return now
 
     def _walk_new(self, folder: str) -> TreeManifest:
-        return self._walker.walk((folder,), {}, self._limit(self.limits.seconds))
+        return self._walker.walk((folder,), {}, self._limit(self.contents.limits.seconds))
 
     def _limit(self, seconds: float) -> TimeLimit:
         return TimeLimit(seconds, self._clock)
@@ -530,7 +517,7 @@ class TreeSnapshots:
                 self._watch_path(target, snapshot)
             return
         source: Source = None
-        if stamp.size <= self.limits.changed_bytes:
+        if stamp.size <= self.contents.limits.changed_bytes:
             source = self.contents.copy_path(path, stamp)
         snapshot.paths[path] = WatchedPath(stamp, source)
 

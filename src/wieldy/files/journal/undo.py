@@ -510,8 +510,8 @@ def history_lines(entries: Iterable[JournalEntry]) -> list[str]:
 
 def _file_line(file: RestoredFile) -> str:
     if file.problem is not None:
-        return f"! {_printable(file.problem)}"
-    path = _printable(file.path)
+        return f"! {printable_path(file.problem)}"
+    path = printable_path(file.path)
     merged = ", merged with later changes" if file.merged else ""
     if file.now == file.then:
         return f"= {path} (already so{merged})"
@@ -545,10 +545,10 @@ def _parents(path: str) -> Iterator[str]:
 
 def _node_line(node: RestoredNode) -> str:
     if node.problem is not None:
-        return f"! {_printable(node.problem)}"
-    path, now, then = _printable(node.path), node.now, node.then
+        return f"! {printable_path(node.problem)}"
+    path, now, then = printable_path(node.path), node.now, node.then
     if then is not None and then.kind == "symlink":
-        return f"{'+' if now is None else '~'} {path} (symlink to {_printable(then.target)})"
+        return f"{'+' if now is None else '~'} {path} (symlink to {printable_path(then.target)})"
     if now is not None and then is not None and now.kind == then.kind:
         return f"~ {path} (permissions {now.mode:o} → {then.mode:o})"
     if then is not None and then.kind == "file":
@@ -557,11 +557,6 @@ def _node_line(node: RestoredNode) -> str:
         return f"{'+' if now is None else '~'} {path} (folder)"
     what = "folder" if now is not None and now.kind == "folder" else "symlink"
     return f"- {path} ({what})"
-
-
-def _printable(text: str) -> str:
-    """Text with control characters escaped: a file name must not control the terminal."""
-    return printable_path(text)
 
 
 def _describe_difference(now: bytes, then: bytes) -> str:
@@ -573,7 +568,7 @@ def _describe_difference(now: bytes, then: bytes) -> str:
 
 def _history_line(entry: JournalEntry, tool_width: int, call_width: int) -> str:
     when = datetime.fromtimestamp(entry.time).strftime("%Y-%m-%d %H:%M:%S")
-    files = ", ".join(_printable(path) for path in entry.paths[:3])
+    files = ", ".join(printable_path(path) for path in entry.paths[:3])
     more = f" and {len(entry.paths) - 3} more" if len(entry.paths) > 3 else ""
     state = "" if entry.active else "  [taken back]"
     call = f"{entry.tool:<{tool_width}}  {entry.call_id:<{call_width}}"

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from wieldy.core.filesystem import LOCAL_FILES, Entry, FileSystem
+from wieldy.core.backend import FolderEntry
+from wieldy.core.filesystem import LOCAL_FILES, Entry, FileSystem, ListedEntry
 from wieldy.core.realpath import open_resolved
 from wieldy.core.text import display_path, printable_path
 from wieldy.files.search.patterns import (
@@ -164,39 +165,27 @@ class _Lister:
         )
 
 
-class _LocalEntry:
-    """One name in a folder of this machine, as it was when the folder was listed."""
-
-    def __init__(self, entry: os.DirEntry[str], folder: str, descriptor: int) -> None:
-        self.name = entry.name
-        self.path = os.path.join(folder, entry.name)
-        self.target = ""
-        self._is_folder = entry.is_dir(follow_symlinks=False)
-        self._is_file = entry.is_file(follow_symlinks=False)
-        if entry.is_symlink():
-            try:
-                self.target = os.readlink(entry.name, dir_fd=descriptor)
-            except OSError:
-                self.target = "?"
-
-    def is_symlink(self) -> bool:
-        return bool(self.target)
-
-    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        return self._is_folder
-
-    def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        return self._is_file
-
-
 def _list_folder(path: str) -> Sequence[Entry]:
     """List a folder of this machine. Raises `PathChanged` where a symlink has come in between."""
     descriptor = open_resolved(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with os.scandir(descriptor) as entries:
-            return [_LocalEntry(entry, path, descriptor) for entry in entries]
+            return [
+                ListedEntry(LOCAL_FILES, os.path.join(path, each.name), _listed(each, descriptor)) for each in entries
+            ]
     finally:
         os.close(descriptor)
+
+
+def _listed(entry: os.DirEntry[str], descriptor: int) -> FolderEntry:
+    """One name in an open folder, as it was when the folder was listed."""
+    if not entry.is_symlink():
+        is_folder = entry.is_dir(follow_symlinks=False)
+        return FolderEntry(entry.name, "folder" if is_folder else "file" if entry.is_file() else "other")
+    try:
+        return FolderEntry(entry.name, "link", os.readlink(entry.name, dir_fd=descriptor))
+    except OSError:
+        return FolderEntry(entry.name, "link", "?")
 
 
 def _format(entries: Iterable[TreeEntry], more: int | None, indent: str) -> Iterator[str]:

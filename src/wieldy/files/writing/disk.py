@@ -379,8 +379,6 @@ class FileWrite(Struct, frozen=True):
 
     path: str
     real_path: str
-    folder: str
-    name: str
     method: WriteMethod
     before: bytes | None
     after: bytes | None
@@ -391,6 +389,14 @@ class FileWrite(Struct, frozen=True):
     mode: int | None = None
     notes: tuple[str, ...] = ()
     version: str = ""
+
+    @property
+    def folder(self) -> str:
+        return split_path(self.real_path)[0]
+
+    @property
+    def name(self) -> str:
+        return split_path(self.real_path)[1]
 
 
 def in_place(write: FileWrite, reason: str) -> FileWrite:

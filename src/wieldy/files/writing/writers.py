@@ -123,12 +123,9 @@ class LocalWriter:
             method = "in_place" if reason else "replace"
             notes = (*notes, f"written in place, because {reason}") if reason else notes
         token = f".wieldy-{os.getpid()}-{os.urandom(6).hex()}"
-        folder, name = split_path(target.real_path)
         return FileWrite(
             path=target.path,
             real_path=target.real_path,
-            folder=folder,
-            name=name,
             method=method,
             before=target.content,
             after=after,
@@ -261,12 +258,9 @@ class RemoteWriter(LocalWriter):
         if self._is_on_host(target.real_path):
             return super().plan_write(target, after, mode=mode, alone=alone, keep_links=keep_links)
         method: WriteMethod = "create" if target.stat is None else "delete" if after is None else "replace"
-        folder, name = split_path(target.real_path)
         return FileWrite(
             path=target.path,
             real_path=target.real_path,
-            folder=folder,
-            name=name,
             method=method,
             before=target.content,
             after=after,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from wieldy.files.detection import Encoding
 from wieldy.files.editing.document import Document, apply_splices
 from wieldy.files.editing.matching import NotFound, Replacement, WrongCount
 from wieldy.files.editing.revision import EditsConflict, plan_batch
@@ -105,3 +106,11 @@ def test_the_batch_counts_places_and_keeps_notes() -> None:
     batch = plan_batch(document, [Replacement("x", "y", everywhere=True), Replacement("it's", "is")])
     assert batch.count == 3
     assert len(batch.notes) == 1 and batch.notes[0].startswith("Edit 2 of 2: old_string matched only")
+
+
+def test_half_a_character_is_not_found_in_a_batch_either():
+    document = Document(
+        "か\u309aな".encode("euc_jis_2004"), Encoding("euc_jis_2004")
+    )  # か with its mark is one character
+    with pytest.raises(NotFound, match="inside a character"):
+        plan_batch(document, [Replacement("な", "n"), Replacement("か", "k")])

@@ -383,8 +383,8 @@ def test_a_second_session_reads_no_file_that_is_copied_and_unchanged(tree, tmp_p
     (tree.root / "b").write_text("y")
     tree.settle()
     before = tree.take()
-    assert tree.snapshots.copies is not None
-    save_manifest(tree.snapshots.copies.folder, "manifest-1", before.manifest.folders)
+    assert tree.snapshots.contents.copies is not None
+    save_manifest(tree.snapshots.contents.copies.folder, "manifest-1", before.manifest.folders)
     tree.close()
     second = Tree(tmp_path)
     assert second.shown(second.after("printf z > b")) == {"b": (b"y", b"z")}
@@ -721,7 +721,7 @@ def test_each_process_has_a_slot_of_its_own(tmp_path):
 def test_without_a_manifest_copies_are_dropped(tree, damage):
     (tree.root / "a").write_text("x")
     tree.take()
-    folder = tree.snapshots.copies.folder
+    folder = tree.snapshots.contents.copies.folder
     tree.close()
     if damage is not None:
         (folder / "manifest-1").write_bytes(damage)
