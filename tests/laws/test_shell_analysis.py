@@ -140,8 +140,8 @@ def test_no_spelling_of_a_program_makes_it_harmless_or_hides_it_from_a_rule(pair
     plain, odd = pair
     analysis = analysis_of(odd)
     assert analysis.verdict != "read_only"
-    named = {text for part in analysis.parts for text in part.deny_texts}
-    assert analysis_of(plain).parts[-1].deny_texts[0] in named or analysis.problems
+    named = {text for part in analysis.parts for text in part.rules.deny}
+    assert analysis_of(plain).parts[-1].rules.deny[0] in named or analysis.problems
 
 
 @settings(max_examples=200, deadline=None)
@@ -152,7 +152,7 @@ def test_a_denied_command_is_named_through_any_wrapping(wrappers: list[str], aro
     command = "".join(wrappers) + "rm x"
     for shape in around:
         command = shape.replace("{}", command)
-    assert any(text == "rm x" for part in analysis_of(command).parts for text in part.deny_texts), command
+    assert any(text == "rm x" for part in analysis_of(command).parts for text in part.rules.deny), command
 
 
 @settings(max_examples=60, deadline=None)
@@ -214,4 +214,4 @@ def test_any_text_gets_an_answer(text: str) -> None:
     if analysis.verdict == "read_only":
         assert analysis.parts and not analysis.problems and not analysis.catastrophic
         assert all(part.read_only and part.known for part in analysis.parts)
-    assert all(part.deny_texts for part in analysis.parts if part.argv)
+    assert all(part.rules.deny for part in analysis.parts if part.argv)

@@ -14,22 +14,19 @@ from wieldy.core.effects import Reads, Writes
 from wieldy.policy.permissions.files import DEPENDS_ON_PROCESS, FilePolicy
 from wieldy.policy.permissions.findings import DecisionContext, Finding, rule_reason
 from wieldy.policy.permissions.ruleset import CommandRules
-from wieldy.shell.effects.embedded_code import (
+from wieldy.shell.effects.programs.embedded_code import (
     REMOVE_QUOTES,
     command_words,
     commands_among,
     embedded_code,
     find_commands,
-    has_open_option,
     mentioned_paths,
     packs_folder,
     packs_operands,
+    starts_unknown,
 )
-from wieldy.shell.effects.programs.git import HARMLESS_SETTING
 from wieldy.shell.effects.programs.interpreters import (
     READS_OWN_COMMANDS,
-    SHELL_SPECIAL,
-    STARTS_PROGRAMS,
     InlineScript,
     argument_texts,
     inline_scripts,
@@ -40,6 +37,7 @@ from wieldy.shell.effects.programs.interpreters import (
     unknown_file,
 )
 from wieldy.shell.effects.programs.profiles import profile_of
+from wieldy.shell.effects.programs.registry import opens_unnamed_files
 
 if TYPE_CHECKING:
     from wieldy.shell.effects.analysis import Analysis
@@ -71,7 +69,7 @@ class CommandLine(Struct, frozen=True):
 
     def feeds(self, part: CommandPart) -> str | None:
         """Say which interpreter of a part may take its script from an input that the line redirects around it."""
-        if part.input_texts or any(isinstance(effect, Reads) for effect in part.redirect_effects):
+        if part.code.texts or any(isinstance(effect, Reads) for effect in part.redirects.effects):
             return None
         if not {"<", "|"} & set(self.text):
             return None
@@ -133,9 +131,6 @@ class ArgumentScanner:
 
     def _judge_unknown_files(self, part: CommandPart, scripts: Sequence[InlineScript]) -> Iterator[Finding]:
         """Ask where it is not known which files a part opens, and rules forbid some."""
-        from wieldy.shell.effects.programs.git import may_print_content
-        from wieldy.shell.effects.programs.registry import FILE_PROGRAMS
-
         unknown = unknown_file(part)
         in_process = next((text for text in argument_texts(part, plain=True) if DEPENDS_ON_PROCESS.search(text)), None)
         code = next((script for script in scripts if script.files is None), None)
@@ -145,7 +140,7 @@ class ArgumentScanner:
             text = f"where `{in_process}` leads is known only when it runs"
         elif code is not None:
             text = f"which files the code for `{code.interpreter}` opens is known only when it runs"
-        elif part.program in FILE_PROGRAMS or (part.program == "git" and may_print_content(part.argv[1:])):
+        elif opens_unnamed_files(part):
             text = f"which files it opens is not known: {part.why}"
         else:
             return
@@ -173,10 +168,6 @@ class ArgumentScanner:
         rule = self._commands.first_deny
         if rule is None:
             return
-        if part.program == "git":
-            is_open = any(SHELL_SPECIAL.search(one) and not HARMLESS_SETTING.fullmatch(one) for one in code)
-        else:
-            is_open = any(map(STARTS_PROGRAMS.search, code)) or has_open_option(part)
-        if is_open:
+        if starts_unknown(part, code):
             text = f"may forbid what the code for `{started_by}` starts"
             yield Finding(rule_reason(rule, text, part.text, "ask"))

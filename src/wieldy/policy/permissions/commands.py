@@ -19,7 +19,9 @@ from wieldy.policy.permissions.rules import CommandRule, Rule
 from wieldy.policy.permissions.ruleset import RuleIndex
 from wieldy.shell.effects.programs.interpreters import argument_texts
 from wieldy.shell.effects.programs.offers import escalating_option, tested_paths
+from wieldy.shell.effects.programs.profiles import profile_of
 from wieldy.shell.effects.programs.transfers import linked_paths, list_folder, overwritten, transfers, written_patterns
+from wieldy.shell.effects.programs.wrappers import takes_input_arguments
 from wieldy.shell.effects.sweeps import UncertainNames, find_links
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ class CommandPolicy:
                     exact=exact_rule is not None,
                     recursive=True,
                     as_on_disk=analysis.verdict == "read_only"
-                    and all(part.program != "git" for part in analysis.parts),
+                    and all(not profile_of(part.program).reads_history for part in analysis.parts),
                 )
                 finding = self._files.judge(access, context)
                 if finding.behavior != "allow":
@@ -151,7 +153,7 @@ class CommandPolicy:
             yield from self._judge_linked(part, program, context)
         for effect in (*part.effects, *_unnamed_writes(part, self._files)):
             if isinstance(effect, (Reads, Writes)):
-                redirected = effect in part.redirect_effects
+                redirected = effect in part.redirects.effects
                 access = FileAccess(
                     effect,
                     part.text,
@@ -159,7 +161,7 @@ class CommandPolicy:
                     exact=exact_rule is not None or (is_exact and not redirected),
                     redirected=redirected,
                     recursive=isinstance(effect, Writes) or effect.path in part.bulk_reads,
-                    as_on_disk=line.only_reads and part.program != "git",
+                    as_on_disk=line.only_reads and not profile_of(part.program).reads_history,
                 )
                 yield self._files.judge(access, context)
             elif isinstance(effect, Fetches):
@@ -177,7 +179,7 @@ class CommandPolicy:
 
     def _covering_rules(self, part: CommandPart, spellings: OtherSpellings) -> dict[str, Sequence[Rule]]:
         """Find, for every spelling of a part, the rules that cover it."""
-        texts = (part.text, *part.allow_texts, *part.deny_texts, *spellings.texts)
+        texts = (part.text, *part.rules.allow, *part.rules.deny, *spellings.texts)
         return {text: self._rules.covering(text) for text in dict.fromkeys(texts)}
 
     def _judge_program(
@@ -207,23 +209,23 @@ class CommandPolicy:
 
     def _rule_naming(self, part: CommandPart) -> Rule | None:
         """Find an allow rule for a text of the part: without harmless wrappers too, but never without one that runs anything."""
-        texts = part.allow_texts[:1] if part.exact_rule or _takes_more_words(part) else part.allow_texts
+        texts = part.rules.allow[:1] if part.rules.exact or takes_input_arguments(part.wrappers) else part.rules.allow
         for text in texts:
             if (rule := self._rules.naming(text, "allow")) is not None:
                 return rule if self._may_have_rule(part) else None
         return None
 
     def _pattern_rule(self, part: CommandPart, covering: Mapping[str, Sequence[Rule]]) -> Rule | None:
-        if part.exact_rule or not self._may_have_rule(part):
+        if part.rules.exact or not self._may_have_rule(part):
             return None
-        for index, text in enumerate(part.allow_texts):
+        for index, text in enumerate(part.rules.allow):
             for rule in covering[text]:
                 specifier = rule.specifier or ""
                 if rule.behavior != "allow" or escalating_option(part, specifier) is not None:
                     continue
                 if self._tests_elsewhere(part, specifier):
                     continue
-                if index == 0 or not _takes_more_words(part) or _is_open_ended(rule):
+                if index == 0 or not takes_input_arguments(part.wrappers) or _is_open_ended(rule):
                     return rule
         return None
 
@@ -238,7 +240,7 @@ class CommandPolicy:
     def _suggest_rule(self, part: CommandPart) -> str | None:
         suggestion = _suggest_rule(part)
         if suggestion is not None and self._tests_elsewhere(part, suggestion):
-            return CommandRule.offer_for(part.program, part.allow_texts[0], exact=True)
+            return CommandRule.offer_for(part.program, part.rules.allow[0], exact=True)
         return suggestion
 
     def _may_have_rule(self, part: CommandPart) -> bool:
@@ -260,28 +262,23 @@ def _spellings(part: CommandPart) -> OtherSpellings:
     return other_spellings(part.argv)
 
 
-def _takes_more_words(part: CommandPart) -> bool:
-    """Whether xargs adds words when it runs, so that the text is only the beginning of the command."""
-    return "xargs" in part.wrappers
-
-
 def _is_open_ended(rule: Rule) -> bool:
     specifier = rule.specifier or ""
     return specifier.endswith("*") and not specifier.endswith("\\*")
 
 
 def _suggest_rule(part: CommandPart) -> str | None:
-    if not part.allow_texts:
+    if not part.rules.allow:
         return None
     if not part.argv:
         # PATH and the like decide what every later command is.
-        return None if part.code_variable else CommandRule.offer_for(None, part.allow_texts[0], exact=True)
-    suggestion = CommandRule.offer_for(part.program, part.allow_texts[-1], exact=part.exact_rule)
+        return None if part.code.code_variable else CommandRule.offer_for(None, part.rules.allow[0], exact=True)
+    suggestion = CommandRule.offer_for(part.program, part.rules.allow[-1], exact=part.rules.exact)
     if suggestion is not None and escalating_option(part, suggestion) is not None:
         # A rule with a wildcard would not cover it.
-        return CommandRule.offer_for(part.program, part.allow_texts[0], exact=True)
-    if part.exact_rule or (_takes_more_words(part) and not (suggestion or "").endswith("*)")):
-        return CommandRule.offer_for(part.program, part.allow_texts[0], exact=True)
+        return CommandRule.offer_for(part.program, part.rules.allow[0], exact=True)
+    if part.rules.exact or (takes_input_arguments(part.wrappers) and not (suggestion or "").endswith("*)")):
+        return CommandRule.offer_for(part.program, part.rules.allow[0], exact=True)
     return suggestion
 
 

@@ -13,10 +13,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.effects import Effects, Opaque
-from wieldy.shell.effects.command_part import CommandPart, Sweep
+from wieldy.shell.effects.command_part import CommandPart, RuleTexts, Sweep
+from wieldy.shell.effects.programs.builtins import changes_folder
 from wieldy.shell.effects.programs.catastrophic import Danger, find_dangers, fork_bombs
-from wieldy.shell.effects.programs.git import enters_submodules, repository_folders
+from wieldy.shell.effects.programs.git import changes_repository, enters_submodules, repository_folders
+from wieldy.shell.effects.programs.interpreters import imports_modules
 from wieldy.shell.effects.programs.pipeline_input import UNKNOWN_INPUT
+from wieldy.shell.effects.programs.profiles import profile_of
 from wieldy.shell.effects.programs.wrappers import unwrap
 from wieldy.shell.effects.script_analyzer import ScriptAnalyzer
 from wieldy.shell.effects.words import ShellState, Word, literal
@@ -27,9 +30,6 @@ from wieldy.shell.parsing.syntax import TooComplex, Unparsable
 Verdict: TypeAlias = Literal["read_only", "known", "unknown"]
 CACHE_SIZE = 512
 _INVISIBLE_CATEGORIES = frozenset({"Cf", "Cc", "Zl", "Zp", "Zs", "Cs", "Co"})
-# Fully confined, they would not find whom a port or a file belongs to.
-SEE_PROCESSES = frozenset({"lsof", "ss", "netstat"})
-_TEXT_TOOLS = frozenset({"grep", "head", "tail", "sort", "uniq", "wc", "cut", "tr", "cat", "echo", "sleep", "true"})
 _CHARACTER_NAMES = {"\0": "a NUL byte", "\r": "a carriage return", "\x1b": "an escape character"}
 
 
@@ -49,35 +49,35 @@ class Analysis(Struct, frozen=True, dict=True):
     @cached_property
     def may_change_folder(self) -> bool:
         """Whether the shell may end in another folder than it started in."""
-        return self.verdict != "read_only" or any(part.program == "cd" for part in self.parts)
+        return self.verdict != "read_only" or any(map(changes_folder, self.parts))
 
     @cached_property
     def git_folders(self) -> tuple[str, ...]:
         """Where git commands look for repositories."""
-        git = [part for part in self.parts if part.program == "git"]
-        return tuple(dict.fromkeys(folder for part in git for folder in repository_folders(part.argv, part.cwds)))
+        folders = [folder for part in self.parts for folder in repository_folders(part)]
+        return tuple(dict.fromkeys(folders))
 
     @cached_property
     def neutral_git_folders(self) -> tuple[str, ...]:
         """Where git commands look for repositories if all of them only read, so that the launcher must neutralize git."""
-        only_read = all(part.program_read_only for part in self.parts if part.program == "git")
-        return self.git_folders if only_read else ()
+        return () if any(map(changes_repository, self.parts)) else self.git_folders
 
     @cached_property
     def enters_submodules(self) -> bool:
         """Whether git looks into nested repositories, whose settings name programs that no variable replaces."""
-        return any(part.program == "git" and enters_submodules(part.argv) for part in self.parts)
+        return any(map(enters_submodules, self.parts))
 
     @cached_property
     def sees_processes(self) -> bool:
         """Whether it looks into the open files of other processes, and runs nothing beside that but plain text tools."""
-        programs = {part.program for part in self.parts}
-        return not programs.isdisjoint(SEE_PROCESSES) and programs <= SEE_PROCESSES | _TEXT_TOOLS
+        profiles = [profile_of(part.program) for part in self.parts]
+        only_text = all(profile.sees_processes or profile.only_text for profile in profiles)
+        return only_text and any(profile.sees_processes for profile in profiles)
 
     @cached_property
     def neutral_pythons(self) -> tuple[str, ...]:
         """The Pythons, as the command names them, that the launcher must keep from importing modules of the project."""
-        return tuple(dict.fromkeys(part.argv[0].text for part in self.parts if _imports_modules(part)))
+        return tuple(dict.fromkeys(part.argv[0].text for part in self.parts if imports_modules(part)))
 
 
 def classify(command: str, *, cwd: str | None = None, home: str | None = None) -> Literal["read_only", "ask", "deny"]:
@@ -132,7 +132,7 @@ def _analyze_in(state: ShellState, command: str, *, names_on_disk: bool) -> Anal
     if known and not problems and not all(parsers_agree(text, script) for text, script in analyzer.scripts):
         problems.append("a second parser reads the command differently")
     sweeps = tuple(dict.fromkeys(analyzer.sweeps))
-    if problems or not known or not all(part.program_read_only for part in parts if part.program == "git"):
+    if problems or not known or any(map(changes_repository, parts)):
         parts = tuple(_with_project_settings(part) for part in parts)
     if problems:
         return Analysis(_not_read_only(parts), "unknown", dangers, tuple(problems), sweeps)
@@ -144,15 +144,10 @@ def _analyze_in(state: ShellState, command: str, *, names_on_disk: bool) -> Anal
 
 def _with_project_settings(part: CommandPart) -> CommandPart:
     """A git, go or Python command beside programs that need the real settings, which can make it run other programs."""
-    if not part.program_read_only or not (part.program in ("git", "go") or _imports_modules(part)):
+    if not part.program_read_only or not (profile_of(part.program).obeys_project or imports_modules(part)):
         return part
     why = f"{part.program} can run what the project names, unless the whole command is understood and git only reads"
     return replace(part, read_only=False, program_read_only=False, why=why)
-
-
-def _imports_modules(part: CommandPart) -> bool:
-    """Whether a part is `python3 -m`, which looks for modules in the current folder first."""
-    return part.program in ("python", "python3") and part.known and [word.text for word in part.argv[1:2]] == ["-m"]
 
 
 def _not_read_only(parts: Sequence[CommandPart]) -> tuple[CommandPart, ...]:
@@ -227,7 +222,7 @@ def _rough_command(words: tuple[Word, ...], cwds: tuple[str, ...]) -> Iterator[C
         known=False,
         why="the command is not understood",
         wrappers=unwrapped.wrappers,
-        deny_texts=unwrapped.deny_texts,
+        rules=RuleTexts(deny=unwrapped.deny_texts),
         cwds=cwds,
     )
     if (script := unwrapped.script) is not None:

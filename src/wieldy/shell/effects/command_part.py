@@ -22,19 +22,46 @@ class Sweep(Struct, frozen=True):
     dashes: bool = False
 
 
+class RuleTexts(Struct, frozen=True):
+    """`allow`: a rule that allows any of them allows the part. `deny`: the command at every level of wrapping.
+
+    `exact`: a rule with a wildcard must not allow it.
+    """
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    exact: bool = False
+
+
+class Redirections(Struct, frozen=True):
+    """What redirections touch. `problem`: why some files are not known in advance; `patterns`: globs for those written."""
+
+    effects: Effects = ()
+    problem: str = ""
+    patterns: tuple[str, ...] = ()
+
+
+class CodeInputs(Struct, frozen=True):
+    """Texts that a program may run.
+
+    `texts`: here-documents and, if the effects of the program are unknown, what earlier stages of its pipeline may print.
+    `variables`: if they are, the values assigned to variables that may influence programs; `code_variable` is the name of one
+    that decides which code programs run, such as PATH. `piped`: the input comes from an earlier stage of a pipeline.
+    """
+
+    texts: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    code_variable: str = ""
+    piped: bool = False
+
+
 class CommandPart(Struct, frozen=True):
     """One simple command at any depth of a command line.
 
     A part without `argv` is an assignment or the redirection of a group: only its effects count.
-    `allow_texts`: a rule that allows any of them allows the part. `deny_texts`: the command at every level of wrapping, for
-    rules that deny or ask. `cwds`: the folders it may run in. `bulk_reads`: folders whose files it reads without naming them.
-    `exact_rule`: a rule with a wildcard must not allow it. `redirect_effects`: the effects of its redirections;
-    `program_read_only`: it would be read-only without them; `only_fetches`: it would be, were it not for what it fetches.
-    `input_texts`: texts of here-documents and, if its effects are unknown, what earlier stages of its pipeline may print.
-    `variable_values`: if its effects are unknown, the values assigned to variables that may influence programs.
-    `code_variable`: the name of a variable among them that decides which code programs run, such as PATH.
-    `piped`: its input comes from an earlier stage of a pipeline. `redirect_problem`: why the files of its redirections are
-    not known in advance; `redirect_patterns`: globs for those that it writes.
+    `cwds`: the folders it may run in. `bulk_reads`: folders whose files it reads without naming them.
+    `program_read_only`: it would be read-only without its redirections; `only_fetches`: it would be, were it not for what it
+    fetches.
     """
 
     text: str
@@ -45,17 +72,10 @@ class CommandPart(Struct, frozen=True):
     known: bool
     why: str = ""
     wrappers: tuple[str, ...] = ()
-    allow_texts: tuple[str, ...] = ()
-    deny_texts: tuple[str, ...] = ()
+    rules: RuleTexts = RuleTexts()
+    redirects: Redirections = Redirections()
+    code: CodeInputs = CodeInputs()
     bulk_reads: tuple[str, ...] = ()
     cwds: tuple[str, ...] = ()
-    exact_rule: bool = False
-    redirect_effects: Effects = ()
     program_read_only: bool = False
     only_fetches: bool = False
-    input_texts: tuple[str, ...] = ()
-    variable_values: tuple[str, ...] = ()
-    code_variable: str = ""
-    piped: bool = False
-    redirect_problem: str = ""
-    redirect_patterns: tuple[str, ...] = ()

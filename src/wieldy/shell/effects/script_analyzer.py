@@ -9,13 +9,30 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wieldy.core.effects import Effect, Fetches, Reads, Runs, Writes
-from wieldy.shell.effects.command_part import CommandPart, Sweep
-from wieldy.shell.effects.programs.builtins import is_harmless_variable, is_script_variable
-from wieldy.shell.effects.programs.find import executed_commands, listed_links
+from wieldy.shell.effects.command_part import CodeInputs, CommandPart, Redirections, RuleTexts, Sweep
+from wieldy.shell.effects.programs.builtins import (
+    DECLARATIONS,
+    ENDS_SHELL,
+    folder_after,
+    is_harmless_variable,
+    is_script_variable,
+)
+from wieldy.shell.effects.programs.find import listed_links
 from wieldy.shell.effects.programs.pipeline_input import UNKNOWN_INPUT, PipelineInput, output_of_stage
-from wieldy.shell.effects.programs.registry import check_program
+from wieldy.shell.effects.programs.profiles import profile_of
+from wieldy.shell.effects.programs.registry import check_program, executed_commands
 from wieldy.shell.effects.programs.spec import NO_EFFECTS, CallEffects, ProgramCall, unknown, word_set
-from wieldy.shell.effects.programs.wrappers import SHELLS, UnwrappedCommand, fill_placeholder, unwrap
+from wieldy.shell.effects.programs.wrappers import (
+    EXACT_RULE_WRAPPERS,
+    POSIX_SHELLS,
+    SAME_SHELL_SCRIPT,
+    SAME_SHELL_WRAPPERS,
+    SHELLS,
+    UnwrappedCommand,
+    fill_placeholder,
+    takes_input_arguments,
+    unwrap,
+)
 from wieldy.shell.effects.side_effects import constant_variables, may_change_cwd
 from wieldy.shell.effects.words import (
     PROCESS_SUBSTITUTION_PATH,
@@ -34,12 +51,7 @@ MAX_NESTED_SHELLS = 6
 MAX_LOOP_VALUES = 16
 MAX_UNROLLED_WORK = 350
 _BLANK = re.compile(r"[\s\\]")
-# These run whatever they are given, so that only a rule for the exact command may allow them.
-_EXACT_RULE_WRAPPERS = frozenset({"watch", "setsid", "ionice", "flock"})
-_SAME_SHELL_WRAPPERS = frozenset({"command", "builtin"})
-_UNKNOWN_CWD_AFTER = frozenset({"pushd", "popd", "source", "."})
 _STANDARD_STREAMS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"})
-_DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly"})
 # Variables by which even a known program runs other code.
 _CODE_VARIABLES = word_set(
     "PATH LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH DYLD_INSERT_LIBRARIES BASH_ENV ENV PROMPT_COMMAND PS4 HOME XDG_CONFIG_HOME GIT_DIR "
@@ -47,14 +59,11 @@ _CODE_VARIABLES = word_set(
 )
 # Reading them comes to no end.
 _ENDLESS = word_set("/dev/zero /dev/full /dev/random /dev/urandom")
-# They pass on what they read and hold no more of it than a line, so that a later `head` ends them.
-_STREAMING = word_set("cat tr fold base64 base32 od xxd hexdump strings cut head")
 MAX_BACKGROUND = 16
 _SOCKET = re.compile(r"/dev/(tcp|udp)/([^/]+)/([^/]+)")
 _OPEN_DESCRIPTOR = re.compile(r"/dev/fd/\d+")
 _DUPLICATED_DESCRIPTOR = re.compile(r"\d*-?")
-# `sh` is often not bash. What other shells read differently, wherever it stands: `$'…'` ends elsewhere, `[[ a || b ]]` runs b.
-_ANY_POSIX_SHELL = frozenset({"sh", "dash"})
+# What other shells read differently, wherever it stands: `$'…'` ends elsewhere, `[[ a || b ]]` runs b.
 _BASH_SYNTAX = re.compile(
     r"""\$['"] | \[\[ | \(\( | \{[^}\s]*(,|\.\.) | \{\w+\}[<>] | ~[+-] | [<>]\( | <<< | &> | >&\s*[^\d\s-] | \|& | ;;?&
       | \+?=\( | \+= | ` | \b(function|select|coproc|time)\b""",
@@ -70,16 +79,12 @@ class ExitStates(Struct, frozen=True):
 
 
 class PathEffects(Struct, frozen=True):
-    """The files and addresses a command or its redirections touch; `why` names the first that is unknown.
-
-    `patterns`: globs for the files that redirections write and that are not known in advance.
-    """
+    """The files and addresses that a command touches; `why` names the first that is unknown."""
 
     effects: tuple[Effect, ...] = ()
     bulk_reads: tuple[str, ...] = ()
     why: str = ""
     sweeps: tuple[Sweep, ...] = ()
-    patterns: tuple[str, ...] = ()
 
 
 class Invocation(Struct, frozen=True):
@@ -87,7 +92,7 @@ class Invocation(Struct, frozen=True):
 
     command: syntax.SimpleCommand
     unwrapped: UnwrappedCommand
-    redirects: PathEffects
+    redirects: Redirections
     exact_rule: bool = False
 
     def problem(self) -> str:
@@ -96,7 +101,7 @@ class Invocation(Struct, frozen=True):
         ignored = "IFS" if self.unwrapped.program == "read" and not self.unwrapped.wrappers else ""
         assigned = (one.name for one in self.command.assignments if one.name != ignored)
         names = (*assigned, *self.unwrapped.variables)
-        return self.unwrapped.problem or influential_variable(names) or self.redirects.why
+        return self.unwrapped.problem or influential_variable(names) or self.redirects.problem
 
 
 class WrapperContext(Struct, frozen=True):
@@ -127,13 +132,15 @@ class WrapperContext(Struct, frozen=True):
         return replace(
             part,
             wrappers=(*self.wrappers, *part.wrappers),
-            allow_texts=self.allow_texts if self.closed else (*self.allow_texts, *part.allow_texts),
-            deny_texts=tuple(dict.fromkeys((*self.deny_texts, *part.deny_texts))),
+            rules=RuleTexts(
+                self.allow_texts if self.closed else (*self.allow_texts, *part.rules.allow),
+                tuple(dict.fromkeys((*self.deny_texts, *part.rules.deny))),
+                part.rules.exact or not EXACT_RULE_WRAPPERS.isdisjoint(self.wrappers),
+            ),
             read_only=part.read_only and self.harmless,
             program_read_only=part.program_read_only and self.harmless,
             only_fetches=part.only_fetches and self.harmless,
             why=part.why or self.why,
-            exact_rule=part.exact_rule or not _EXACT_RULE_WRAPPERS.isdisjoint(self.wrappers),
         )
 
 
@@ -332,12 +339,13 @@ class ScriptAnalyzer:
         """Add the redirections of a compound command as a part of their own."""
         self._follow_expansions(tuple(redirect.target for redirect in redirects), state)
         touched = redirect_effects(redirects, state)
-        if touched.effects or touched.why:
+        if touched.effects or touched.problem:
             files = [redirect for redirect in redirects if not redirect.heredoc]
             text = " ".join(f"{redirect.operator} {redirect.target.source}" for redirect in files)
-            why = touched.why or describe_change(touched.effects)
-            part = CommandPart(text, (), None, touched.effects, not why, not touched.why, why)
-            self._add(_with_redirects(part, touched))
+            why = touched.problem or describe_change(touched.effects)
+            self._add(
+                CommandPart(text, (), None, touched.effects, not why, not touched.problem, why, redirects=touched)
+            )
 
     def _follow_expansions(self, words: tuple[syntax.RawWord, ...], state: ShellState) -> None:
         """Follow the scripts that run when these words are expanded."""
@@ -381,7 +389,7 @@ class ScriptAnalyzer:
                 # The working directory may be another than at the definition.
                 self.revisited = True
                 self._follow_function(function, state)
-        elif name == "exit" and self.parts[-1].known and not command.redirects and not command.assignments:
+        elif name == ENDS_SHELL and self.parts[-1].known and not command.redirects and not command.assignments:
             return ExitStates(None, None)
         elif after is state and before == (len(self.parts) - 1, len(self.problems), len(self.scripts)):
             in_pipeline = self._pipeline_start is not None
@@ -412,7 +420,7 @@ class ScriptAnalyzer:
             if assignment.subscript and not assignment.subscript.source.isdecimal():
                 self._add_problem("an array subscript can run code held in a variable")
             self._follow_expansions(assignment.all_words, state)
-        redirects = PathEffects()
+        redirects = Redirections()
         if command.redirects:
             bounded = self._is_cut or _bounds_its_input(words, state)
             redirects = redirect_effects(command.redirects, state, bounded=bounded)
@@ -424,7 +432,7 @@ class ScriptAnalyzer:
         unwrapped = _with_heredoc_script(unwrap(words, piped), command, state)
         start = len(self.parts)
         after = self._analyze_invocation(Invocation(command, unwrapped, redirects), state, state)
-        if "xargs" in unwrapped.wrappers:
+        if takes_input_arguments(unwrapped.wrappers):
             read = [effect for part in self.parts[start:] for effect in part.effects if isinstance(effect, Reads)]
             self._add_sweeps(piped if read else replace(piped, links=None), splits=unwrapped.splits_input)
         return after
@@ -463,27 +471,39 @@ class ScriptAnalyzer:
             self._constants = constant_variables(self._script)
         return name in self._constants
 
-    def _add_without_program(self, command: syntax.SimpleCommand, redirects: PathEffects, state: ShellState) -> None:
+    def _add_without_program(self, command: syntax.SimpleCommand, redirects: Redirections, state: ShellState) -> None:
         plain = [one.name for one in command.assignments if one.plain]
         others = [one.name for one in command.assignments if not one.plain]
         influential = influential_variable(plain, is_script_variable) or influential_variable(others)
-        unknown_because = influential or redirects.why
+        unknown_because = influential or redirects.problem
         why = unknown_because or describe_change(redirects.effects)
-        part = CommandPart(command.source, (), None, redirects.effects, not why, not unknown_because, why)
         values = _influential_values(command, (), state) if unknown_because else ()
         texts = (command.source,) if command.assignments and not command.redirects else ()
-        part = replace(_with_redirects(part, redirects), allow_texts=texts, cwds=state.cwds)
-        self._add(replace(part, variable_values=values, code_variable=_code_variable([*plain, *others])))
+        self._add(
+            CommandPart(
+                command.source,
+                (),
+                None,
+                redirects.effects,
+                not why,
+                not unknown_because,
+                why,
+                rules=RuleTexts(texts),
+                redirects=redirects,
+                code=CodeInputs(variables=values, code_variable=_code_variable([*plain, *others])),
+                cwds=state.cwds,
+            )
+        )
 
     def _analyze_program(self, invocation: Invocation, state: ShellState) -> ShellState:
         unwrapped = invocation.unwrapped
         words = unwrapped.words
         name = unwrapped.program
-        executed = executed_commands(words[1:]) if name == "find" else []
+        executed = executed_commands(name, words[1:])
         if name is None:
             effects = unknown("which program runs is known only when it runs")
         elif executed is None:
-            effects = unknown("the commands that `find` executes are not known in advance")
+            effects = unknown(f"the commands that `{name}` executes are not known in advance")
         else:
             effects = check_program(ProgramCall(name, words[1:], state))
         if unwrapped.reads:
@@ -491,8 +511,8 @@ class ScriptAnalyzer:
         touched = path_effects(effects, state, bounded=self._is_cut)
         self.sweeps.extend(touched.sweeps)
         part = self._make_part(invocation, name, effects, touched, state)
-        if executed or (name == "find" and effects.writes):
-            part = replace(part, exact_rule=True)
+        if executed or (effects.writes and profile_of(name).executes):
+            part = replace(part, rules=replace(part.rules, exact=True))
         self._add(part)
         for command in executed or ():
             self._analyze_find_command(command, part, touched, state)
@@ -509,9 +529,11 @@ class ScriptAnalyzer:
         self._add_sweeps(found_files)
         words = fill_placeholder(words, "{}", found_files)
         source = syntax.SimpleCommand((), (), (), find.text, 0, 0)
-        invocation = Invocation(source, unwrap(words, UNKNOWN_INPUT), PathEffects(), exact_rule=True)
+        invocation = Invocation(source, unwrap(words, UNKNOWN_INPUT), Redirections(), exact_rule=True)
         outer = self._context
-        self._context = outer.enter(WrapperContext(("find",), find.allow_texts, find.deny_texts, closed=True))
+        self._context = outer.enter(
+            WrapperContext((find.program or "",), find.rules.allow, find.rules.deny, closed=True)
+        )
         unknown_cwd = state.with_unknown_cwd()
         self._analyze_invocation(invocation, unknown_cwd if in_other_folder else state, unknown_cwd)
         self._context = outer
@@ -520,7 +542,7 @@ class ScriptAnalyzer:
         """Shell text in an argument, such as that of `bash -c` or `eval`."""
         unwrapped, redirects, outer = invocation.unwrapped, invocation.redirects, self._context
         shell = unwrapped.wrappers[-1]
-        same_shell = shell == "eval"
+        same_shell = shell == SAME_SHELL_SCRIPT
         if len(outer.wrappers) + len(unwrapped.wrappers) > MAX_NESTED_SHELLS:
             self._add_problem("shells nested too deeply")
             return state.with_unknown_cwd()
@@ -533,7 +555,7 @@ class ScriptAnalyzer:
             why=why or _why_not_read_only(unwrapped, redirects.effects, NO_EFFECTS),
             closed=not unwrapped.transparent,
         )
-        if shell in _ANY_POSIX_SHELL and (match := _BASH_SYNTAX.search(text.text)):
+        if shell in POSIX_SHELLS and (match := _BASH_SYNTAX.search(text.text)):
             self._add_problem(f"`{shell}` may be another shell than bash, which reads `{match.group()}` differently")
         self._context = outer.enter(wrapper)
         parts_before, after = len(self.parts), state
@@ -576,8 +598,12 @@ class ScriptAnalyzer:
             known=known,
             why=why or _why_not_read_only(unwrapped, all_effects, effects),
             wrappers=unwrapped.wrappers,
-            allow_texts=_with_influential_assignments(invocation.command, unwrapped.allow_texts),
-            deny_texts=unwrapped.deny_texts,
+            rules=RuleTexts(
+                _with_influential_assignments(invocation.command, unwrapped.allow_texts),
+                unwrapped.deny_texts,
+                invocation.exact_rule or not EXACT_RULE_WRAPPERS.isdisjoint(unwrapped.wrappers),
+            ),
+            redirects=redirects,
             bulk_reads=touched.bulk_reads,
             cwds=state.cwds,
             program_read_only=program_read_only,
@@ -585,13 +611,12 @@ class ScriptAnalyzer:
             and unwrapped.harmless
             and bool(effects.fetches)
             and not (effects.changes or effects.writes),
-            exact_rule=invocation.exact_rule or not _EXACT_RULE_WRAPPERS.isdisjoint(unwrapped.wrappers),
-            piped=self._pipeline_start is not None or _reads_process(invocation.command.redirects, state),
         )
-        return self._with_input_texts(_with_redirects(part, redirects), invocation, state)
+        is_piped = self._pipeline_start is not None or _reads_process(invocation.command.redirects, state)
+        return replace(part, code=self._code_inputs(part, invocation, state, is_piped))
 
-    def _with_input_texts(self, part: CommandPart, invocation: Invocation, state: ShellState) -> CommandPart:
-        """The part with the texts that it, or a program it prints to, may run as code."""
+    def _code_inputs(self, part: CommandPart, invocation: Invocation, state: ShellState, is_piped: bool) -> CodeInputs:
+        """The texts that a part, or a program it prints to, may run as code."""
         command = invocation.command
         texts = [
             _known_text(resolve_without_braces(redirect.target, state))
@@ -599,27 +624,17 @@ class ScriptAnalyzer:
             if redirect.heredoc
         ]
         if part.known:
-            return replace(part, input_texts=tuple(texts)) if texts else part
+            return CodeInputs(tuple(texts), piped=is_piped)
         if self._pipeline_start is not None:
             earlier = dict.fromkeys(self.parts[self._pipeline_start :])
-            printed = [text for one in earlier for text in (*one.input_texts, _arguments_text(one)) if text]
+            printed = [text for one in earlier for text in (*one.code.texts, _arguments_text(one)) if text]
             texts.append("\n".join(printed))
         variables = invocation.unwrapped.variables
-        values = _influential_values(command, variables, state)
         names = [*(one.name for one in command.assignments), *variables]
-        if part.program in _DECLARING:
+        if part.program in DECLARATIONS:
             names += [word.prefix.partition("=")[0] for word in part.argv[1:]]
-        code_variable = _code_variable(names)
-        return replace(part, input_texts=tuple(texts), variable_values=values, code_variable=code_variable)
-
-
-def _with_redirects(part: CommandPart, redirects: PathEffects) -> CommandPart:
-    return replace(
-        part,
-        redirect_effects=redirects.effects,
-        redirect_problem=redirects.why,
-        redirect_patterns=redirects.patterns,
-    )
+        values = _influential_values(command, variables, state)
+        return CodeInputs(tuple(texts), values, _code_variable(names), is_piped)
 
 
 def _merge_states(one: ShellState | None, other: ShellState | None) -> ShellState | None:
@@ -648,9 +663,9 @@ def _streaming_stages(pipeline: syntax.Pipeline) -> int:
     count = 0
     for index, stage in enumerate(pipeline.stages):
         name = stage.words[0].source if isinstance(stage, syntax.SimpleCommand) and stage.words else ""
-        if name == "head":
+        if profile_of(name).ends_its_input:
             count = index
-        if name not in _STREAMING:
+        if not profile_of(name).streams:
             break
     return count
 
@@ -681,21 +696,19 @@ def _before_body(state: ShellState, command: syntax.Command) -> ShellState:
 
 def _state_after(unwrapped: UnwrappedCommand, effects: CallEffects, state: ShellState) -> ShellState:
     name, words = unwrapped.program, unwrapped.words
-    if name != "cd":
-        unknown_cwd = name is None or unwrapped.problem or name in _UNKNOWN_CWD_AFTER
-        return state.with_unknown_cwd() if unknown_cwd else state
-    options = [word.text for word in words[1:] if word.kind == "literal" and word.text in ("-P", "-L", "--")]
-    targets = [word for word in words[1:] if word.text not in options]
-    # Another program of that name, and `cd -P`, which can follow a symlink to anywhere.
-    elsewhere = words[0].text != "cd" or not _SAME_SHELL_WRAPPERS.issuperset(unwrapped.wrappers) or "-P" in options
-    if not effects.known or elsewhere:
+    if name is None or unwrapped.problem:
         return state.with_unknown_cwd()
-    return state.after_cd(targets[0].text if targets else state.home)
+    folder = folder_after(name, words[1:], state.home)
+    if folder is None:
+        return state
+    # Another program of that name, and a folder that is not certain.
+    elsewhere = words[0].text != name or not SAME_SHELL_WRAPPERS.issuperset(unwrapped.wrappers) or not folder
+    return state.with_unknown_cwd() if elsewhere or not effects.known else state.after_cd(folder)
 
 
 def redirect_effects(
     redirects: tuple[syntax.Redirect, ...], state: ShellState, *, bounded: bool = False
-) -> PathEffects:
+) -> Redirections:
     """The files that redirections read and write. Here-documents and standard streams touch nothing.
 
     `bounded`: only so much is read that the file may have no end.
@@ -730,7 +743,7 @@ def redirect_effects(
                     effects.append(Reads(path))
                 if redirect.operator not in ("<", "<&"):
                     effects.append(Writes(path))
-    return PathEffects(tuple(effects), (), why, patterns=tuple(patterns))
+    return Redirections(tuple(effects), why, tuple(patterns))
 
 
 def path_effects(call: CallEffects, state: ShellState, *, bounded: bool = False) -> PathEffects:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from wieldy.shell.effects.programs.builtins import ASSIGNING_BUILTINS, assigned_variables
+from wieldy.shell.effects.programs.builtins import ASSIGNING_BUILTINS, FOLDER_CHANGERS, assigned_variables
 from wieldy.shell.effects.programs.pipeline_input import UNKNOWN_INPUT
-from wieldy.shell.effects.programs.spec import word_set
-from wieldy.shell.effects.programs.wrappers import unwrap
+from wieldy.shell.effects.programs.wrappers import SAME_SHELL_SCRIPT, unwrap
 from wieldy.shell.effects.words import ShellState, resolve_words
 from wieldy.shell.parsing import syntax
 
-_CWD_CHANGERS = word_set("cd pushd popd eval source .")
 _NOTHING_KNOWN = ShellState("", "", ())
 
 
@@ -52,7 +50,7 @@ def may_change_cwd(code: syntax.ShellScript | syntax.Command) -> bool:
             return False
         case syntax.SimpleCommand():
             program = _program(code)
-            return program is None or program in _CWD_CHANGERS
+            return program is None or program in FOLDER_CHANGERS
         case syntax.FunctionDefinition(body=body):
             return may_change_cwd(body)
     return any(map(may_change_cwd, syntax.bodies_of(code)))
@@ -66,7 +64,7 @@ def _set_variables(command: syntax.SimpleCommand) -> tuple[str, ...] | None:
     if unwrapped.problem or unwrapped.program is None:
         return None
     # The script of `eval` is followed elsewhere.
-    name = "eval" if "eval" in unwrapped.wrappers else unwrapped.program
+    name = SAME_SHELL_SCRIPT if SAME_SHELL_SCRIPT in unwrapped.wrappers else unwrapped.program
     names = assigned_variables(name, unwrapped.words[1:])
     always = builtin.always if (builtin := ASSIGNING_BUILTINS.get(name)) is not None else ()
     return None if names is None else (*names, *always)

@@ -19,7 +19,7 @@ def matches(text: str, rule: str) -> bool:
 
 
 def denied(command: str, *rules: str) -> bool:
-    return any(matches(text, rule) for part in analysis_of(command).parts for text in part.deny_texts for rule in rules)
+    return any(matches(text, rule) for part in analysis_of(command).parts for text in part.rules.deny for rule in rules)
 
 
 def uncovered(command: str, *rules: str) -> list[CommandPart]:
@@ -31,7 +31,7 @@ def uncovered(command: str, *rules: str) -> list[CommandPart]:
 
 
 def _named(part: CommandPart, rules: tuple[str, ...]) -> bool:
-    return any(matches(text, rule) for text in part.allow_texts for rule in rules)
+    return any(matches(text, rule) for text in part.rules.allow for rule in rules)
 
 
 def _escapes(part: CommandPart) -> bool:

@@ -14,8 +14,8 @@ def one(command: str) -> CommandPart:
 
 def test_every_layer_of_wrappers_can_be_denied_and_transparent_ones_need_no_rule() -> None:
     part = one("timeout 5 sudo rm x")
-    assert part.deny_texts == ("timeout 5 sudo rm x", "sudo rm x", "rm x")
-    assert part.allow_texts == ("timeout 5 sudo rm x", "sudo rm x")
+    assert part.rules.deny == ("timeout 5 sudo rm x", "sudo rm x", "rm x")
+    assert part.rules.allow == ("timeout 5 sudo rm x", "sudo rm x")
     assert (part.program, part.wrappers) == ("rm", ("timeout", "sudo"))
 
 
@@ -46,32 +46,32 @@ def test_every_layer_of_wrappers_can_be_denied_and_transparent_ones_need_no_rule
     ],
 )
 def test_the_text_of_a_rule_is_normalized(command: str, text: str) -> None:
-    assert one(command).allow_texts[-1] == text
+    assert one(command).rules.allow[-1] == text
 
 
 @pytest.mark.parametrize("command", ["watch ls", "setsid ls", "ionice -c 3 ls", "flock f ls"])
 def test_exec_wrappers_need_an_exact_rule(command: str) -> None:
-    assert all(part.exact_rule for part in analysis_of(command).parts)
+    assert all(part.rules.exact for part in analysis_of(command).parts)
 
 
 def test_find_that_executes_or_deletes_needs_an_exact_rule_for_the_whole() -> None:
     for part in analysis_of(r"find . -name x -exec rm {} \;").parts:
-        assert part.exact_rule
-        assert part.allow_texts == (r"find . -name x -exec rm {} \;",)
-    assert one("find . -name x -delete").exact_rule
-    assert not one("find . -name x").exact_rule
+        assert part.rules.exact
+        assert part.rules.allow == (r"find . -name x -exec rm {} \;",)
+    assert one("find . -name x -delete").rules.exact
+    assert not one("find . -name x").rules.exact
 
 
 def test_a_shell_inside_a_wrapper_that_is_not_transparent_is_covered_by_the_outer_rule_only() -> None:
     part = one("sudo bash -c ls")
-    assert part.allow_texts == ("sudo bash -c ls",)
+    assert part.rules.allow == ("sudo bash -c ls",)
     assert not part.read_only
 
 
 def test_the_parts_of_nested_shells_are_judged_one_by_one() -> None:
     analysis = analysis_of("bash -c 'ls; bash -c \"rm x | cat\"'")
     assert [part.program for part in analysis.parts] == ["ls", "rm", "cat"]
-    assert analysis.parts[1].deny_texts[-1] == "rm x"
+    assert analysis.parts[1].rules.deny[-1] == "rm x"
 
 
 @pytest.mark.parametrize(
@@ -198,10 +198,10 @@ def test_a_part_is_contained_only_when_everything_it_touches_is_known() -> None:
 
 def test_what_redirections_do_is_told_apart_from_what_the_program_does() -> None:
     part = one("sort -o a b > c")
-    assert part.redirect_effects == (Writes(f"{ROOT}/c"),) and not part.program_read_only
+    assert part.redirects.effects == (Writes(f"{ROOT}/c"),) and not part.program_read_only
     part = one("cat a > b")
-    assert part.redirect_effects == (Writes(f"{ROOT}/b"),) and part.program_read_only and not part.read_only
-    assert one("cat a").program_read_only and not one("cat a").redirect_effects
+    assert part.redirects.effects == (Writes(f"{ROOT}/b"),) and part.program_read_only and not part.read_only
+    assert one("cat a").program_read_only and not one("cat a").redirects.effects
     assert not one("sudo cat a > b").program_read_only
 
 

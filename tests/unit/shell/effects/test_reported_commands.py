@@ -309,5 +309,5 @@ def test_lines_of_a_quoted_here_document_are_data() -> None:
     assert not [
         part
         for part in analysis_of(command).parts
-        if part.program == "git" and not part.allow_texts[0].startswith("git commit")
+        if part.program == "git" and not part.rules.allow[0].startswith("git commit")
     ]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from wieldy.shell.effects.command_part import CommandPart
 from wieldy.shell.effects.programs.spec import (
     NO_EFFECTS,
     CallEffects,
@@ -114,6 +115,26 @@ def is_harmless_variable(name: str) -> bool:
 def is_script_variable(name: str) -> bool:
     """Whether setting a variable for the shell alone, not for one program, changes nothing programs do."""
     return is_harmless_variable(name) or name in _SCRIPT_VARIABLES or (len(name) == 1 and name.isupper())
+
+
+DECLARATIONS = word_set("export declare typeset local readonly")
+ENDS_SHELL = "exit"
+FOLDER_CHANGERS = word_set("cd pushd popd eval source .")
+
+
+def changes_folder(part: CommandPart) -> bool:
+    """Whether the shell is in another folder after a part whose effects are known."""
+    return part.program == "cd"
+
+
+def folder_after(name: str, args: tuple[Word, ...], home: str) -> str | None:
+    """The folder a shell is in after a builtin; empty if that is not known, None for the one it was in."""
+    if name != "cd":
+        return "" if name in FOLDER_CHANGERS else None
+    options = [word.text for word in args if word.kind == "literal" and word.text in ("-P", "-L", "--")]
+    targets = [word.text for word in args if word.text not in options]
+    # `cd -P` can follow a symlink to anywhere.
+    return "" if "-P" in options else (targets or [home])[0]
 
 
 def _no_effects(call: ProgramCall) -> CallEffects:

@@ -35,7 +35,7 @@ def split_find_args(args: tuple[Word, ...]) -> tuple[list[Word], list[Word]]:
     return list(args[start:index]), list(args[index:])
 
 
-def executed_commands(args: tuple[Word, ...]) -> list[tuple[Word, ...]] | None:
+def commands_of_find(args: tuple[Word, ...]) -> list[tuple[Word, ...]] | None:
     """The commands that `-exec` and the like would run; None when they cannot be separated from the rest."""
     try:
         return [tuple(values) for name, values in primaries_of(split_find_args(args)[1]) if name in _EXEC_ACTIONS]

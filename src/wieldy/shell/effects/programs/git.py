@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wieldy.shell.effects.command_part import CommandPart
 from wieldy.shell.effects.programs.spec import (
     CallEffects,
     ParsedArgs,
@@ -212,15 +213,24 @@ def split_git_args(args: tuple[Word, ...]) -> GitCall:
     return GitCall("", (), folder, problem)
 
 
-def repository_folders(words: tuple[Word, ...], cwds: tuple[str, ...]) -> list[str]:
-    """The folders in which a git command with these words looks for a repository."""
-    folder = split_git_args(words[1:]).folder
-    return [os.path.join(cwd, folder.text) if folder else cwd for cwd in cwds]
+def repository_folders(part: CommandPart) -> list[str]:
+    """The folders in which a part looks for a repository."""
+    if part.program != "git":
+        return []
+    folder = split_git_args(part.argv[1:]).folder
+    return [os.path.join(cwd, folder.text) if folder else cwd for cwd in part.cwds]
 
 
-def enters_submodules(argv: Sequence[Word]) -> bool:
+def changes_repository(part: CommandPart) -> bool:
+    """Whether a part is a git command that does not only read."""
+    return part.program == "git" and not part.program_read_only
+
+
+def enters_submodules(part: CommandPart) -> bool:
     """Whether a reading git compares nested repositories with their work trees, whatever the settings say about it."""
-    git = split_git_args(tuple(argv[1:]))
+    if part.program != "git":
+        return False
+    git = split_git_args(part.argv[1:])
     words = [word.text for word in git.args]
     if git.command == "describe":
         return any(word.startswith(("--d", "--b")) for word in words)

@@ -60,10 +60,10 @@ def unknown_code(part: CommandPart) -> str | None:
     from wieldy.shell.effects.programs.wrappers import WRAPPERS
     from wieldy.shell.effects.words import PROCESS_SUBSTITUTION_PATH
 
-    if any("$" in value or "`" in value for value in part.variable_values):
+    if any("$" in value or "`" in value for value in part.code.variables):
         return "the value of a variable that programs obey"
-    if part.code_variable:
-        return f"what runs with this `{part.code_variable}`"
+    if part.code.code_variable:
+        return f"what runs with this `{part.code.code_variable}`"
     if part.program is None:
         return "which program runs" if part.argv else None
     name = os.path.basename(part.program)
@@ -97,6 +97,11 @@ def unknown_code(part: CommandPart) -> str | None:
     return None
 
 
+def imports_modules(part: CommandPart) -> bool:
+    """Whether a part is `python3 -m`, which looks for modules in the current folder first."""
+    return part.program in ("python", "python3") and part.known and [word.text for word in part.argv[1:2]] == ["-m"]
+
+
 def interpreters(part: CommandPart) -> Iterator[tuple[int, str]]:
     """Yield the words of a part that name a shell or another interpreter: the program, or what an unknown one may start."""
     is_single = profile_of(part.program).subcommands
@@ -124,15 +129,15 @@ def names_script(texts: Sequence[str]) -> bool:
 
 
 def _has_unknown_input(part: CommandPart, *, is_shell: bool) -> bool:
-    if part.piped or part.redirect_problem:
+    if part.code.piped or part.redirects.problem:
         return True
-    return any(SHELL_SPECIAL.search(text) if is_shell else "$" in text for text in part.input_texts)
+    return any(SHELL_SPECIAL.search(text) if is_shell else "$" in text for text in part.code.texts)
 
 
 def unknown_file(part: CommandPart) -> str | None:
     """Say which file of a part is known only when it runs; None where all its words are known."""
-    if part.redirect_problem:
-        return part.redirect_problem
+    if part.redirects.problem:
+        return part.redirects.problem
     words = list(argument_words(part))
     word = next((word for word in words if word.dynamic and not word.scope), None)
     if word is not None:
@@ -152,7 +157,7 @@ def argument_texts(part: CommandPart, *, plain: bool = False) -> list[str]:
     words = [word.text if word.kind == "literal" else word.source for word in argument_words(part)]
     # A plain word is judged as a path.
     words = [word for word in words if plain or not _PLAIN_WORD.fullmatch(word)]
-    return [*words, *part.input_texts, *part.variable_values]
+    return [*words, *part.code.texts, *part.code.variables]
 
 
 # Code on the command line, and the files that it opens
@@ -227,12 +232,12 @@ def inline_scripts(part: CommandPart) -> Iterator[InlineScript]:
             continue
         words = part.argv[position + 1 :]
         if family in ("python", "pypy"):
-            yield from _python_scripts(name, words, part.input_texts)
+            yield from _python_scripts(name, words, part.code.texts)
             continue
         texts = [_text(word) for word in words]
         has_code = any(map(CODE_OPTION.fullmatch, texts)) or family in _QUERY_LANGUAGES
-        if has_code or (reads_input(name, texts) and part.input_texts):
-            yield InlineScript(name, _files_of(family, (*texts, *part.input_texts)))
+        if has_code or (reads_input(name, texts) and part.code.texts):
+            yield InlineScript(name, _files_of(family, (*texts, *part.code.texts)))
 
 
 def _python_scripts(name: str, words: Sequence[Word], input_texts: Sequence[str]) -> Iterator[InlineScript]:

@@ -26,7 +26,11 @@ class Profile(Struct, frozen=True):
     `packs_operands`: it takes folders with all that is in them, but not with one of the sub-commands in `queries`.
     `packs_folder`: it takes the working directory without naming it, or reads the names of files from its input; `packing`: so
     do these sub-commands. `in_place`: the option by which it changes the files it is given; an empty one if it always does.
-    A text is a list of words.
+    `executes`: it runs commands for what it finds. `reads_history`: what it reads is not only what is on disk now.
+    `streams`: it passes on what it reads and holds no more of it than a line, so that a later program which reads only the
+    beginning ends it, as one does that `ends_its_input`. `sees_processes`: fully confined, it would not find whom a port or a
+    file belongs to; `only_text`: it looks at nothing but its input and the files it is given. `obeys_project`: settings of the
+    project make it run other programs. A text is a list of words.
     """
 
     subcommands: bool = False
@@ -42,6 +46,13 @@ class Profile(Struct, frozen=True):
     packs_folder: bool = False
     packing: str = ""
     in_place: str | None = None
+    executes: bool = False
+    reads_history: bool = False
+    streams: bool = False
+    ends_its_input: bool = False
+    sees_processes: bool = False
+    only_text: bool = False
+    obeys_project: bool = False
 
 
 def _rows(names: str, profile: Profile) -> dict[str, Profile]:
@@ -58,10 +69,17 @@ PROFILES: Mapping[str, Profile] = {
     **_rows("ava bats py.test", Profile(runs_tests=True)),
     **_rows("awk gawk", Profile(in_place=r"-i|--include")),
     **_rows(
-        "basename black cat clang-format cmp cut df diff dirname du gofmt grep head isort ls mkdir nl readlink "
-        "realpath rmdir rustfmt shellcheck stat stylelint tac tail touch tr tsc wc yamllint",
+        "basename black clang-format cmp df diff dirname du gofmt isort ls mkdir nl readlink realpath rmdir rustfmt "
+        "shellcheck stat stylelint tac touch tsc yamllint",
         Profile(safe=True),
     ),
+    **_rows("cat cut tr", Profile(safe=True, streams=True, only_text=True)),
+    "head": Profile(safe=True, streams=True, ends_its_input=True, only_text=True),
+    **_rows("grep tail wc", Profile(safe=True, only_text=True)),
+    **_rows("uniq echo sleep true", Profile(only_text=True)),
+    **_rows("lsof ss netstat", Profile(sees_processes=True)),
+    **_rows("base32 base64 fold hexdump od strings", Profile(streams=True)),
+    "find": Profile(executes=True),
     "bun": Profile(subcommands=True, offers={"run": "*"}, starts="exec x", packing="pack publish"),
     **_rows("bundle nx", Profile(subcommands=True, starts="exec")),
     "cargo": Profile(
@@ -93,6 +111,8 @@ PROFILES: Mapping[str, Profile] = {
         text_options="--body --notes --title -b -n -t",
     ),
     "git": Profile(
+        reads_history=True,
+        obeys_project=True,
         subcommands=True,
         clusters=True,
         offers={
@@ -109,6 +129,7 @@ PROFILES: Mapping[str, Profile] = {
         packing="archive bundle checkout-index clone fast-export format-patch worktree",
     ),
     "go": Profile(
+        obeys_project=True,
         subcommands=True,
         offers={"": "build doc env fmt list test version vet"},
         escalating="-exec -toolexec -vettool -modfile -overlay -C -o -w -ldflags -gccgoflags",
@@ -179,7 +200,7 @@ PROFILES: Mapping[str, Profile] = {
     "rspec": Profile(runs_tests=True, safe=True, escalating="-r --require -I --options -O --out -o"),
     "rubocop": Profile(safe=True, escalating="-r --require --config -c --out -o --plugin"),
     "ruff": Profile(safe=True, escalating="--config --output-file"),
-    "sort": Profile(clusters=True, escalating="-o --output --compress-program -T"),
+    "sort": Profile(only_text=True, clusters=True, escalating="-o --output --compress-program -T"),
     "systemctl": Profile(subcommands=True, offers={"": "status"}, escalating="-H --host -M --machine --root"),
     "tar": Profile(
         clusters=True,
@@ -196,7 +217,7 @@ PROFILES: Mapping[str, Profile] = {
         escalating="--python -p --directory --project --config-file --cache-dir",
         starts="run",
     ),
-    "xxd": Profile(in_place=r"-\w*r"),
+    "xxd": Profile(streams=True, in_place=r"-\w*r"),
     "yarn": Profile(
         subcommands=True,
         offers={"": "test", "run": "*"},

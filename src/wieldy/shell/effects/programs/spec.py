@@ -1,9 +1,9 @@
 """Option tables: parse a program's arguments against the options it is accepted with and derive its effects.
 
 A table is written as words. `-abc` are flags, `-n:` takes a value, `-f:r` a file that is read, `-o:w` a file that is written,
-`-d?` a value that must be attached, `-#` is a number. `--name`, `--name=`, `--name=r`, `--name=w`, `--name=?` alike;
-`--name=2` takes two words and `--name=2r` reads the second. `!--name` is an option that exists and is not accepted: it makes
-abbreviations that could mean it ambiguous.
+`-d?` a value that must be attached, `-#` is a number, `-ci/` one flag of several letters and `-ln/:` one with a value.
+`--name`, `--name=`, `--name=r`, `--name=w`, `--name=?` alike; `--name=2` takes two words and `--name=2r` reads the second.
+`!--name` is an option that exists and is not accepted: it makes abbreviations that could mean it ambiguous.
 """
 
 from __future__ import annotations
@@ -90,6 +90,17 @@ class ProgramSpec(Struct, frozen=True):
     link_options: tuple[str, ...] = ()
     recursive: bool = False
     bounding_options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        searches = self.operands == "pattern then files"
+        if not searches and (self.pattern_options or self.recursive_options):
+            raise ValueError(f"a program with {self.operands} has neither a pattern nor options to search folders with")
+        if self.recursive and self.operands != "files":
+            raise ValueError(f"`recursive` says nothing about a program with {self.operands}")
+        table = option_table(self.options)
+        for name in (*self.pattern_options, *self.recursive_options, *self.link_options, *self.bounding_options):
+            if name != "." and name.lstrip("-") not in (*table.short, *table.long):
+                raise ValueError(f"`{name}` is none of the options")
 
     def __call__(self, call: ProgramCall) -> CallEffects:
         args = parse_args(call.args, option_table(self.options, harmless=self.harmless, exact=self.exact))
@@ -180,6 +191,9 @@ def option_table(
         elif item.startswith("--"):
             name, equals, how = item[2:].partition("=")
             long[name] = _option("--" + name, equals, how)
+        elif item.endswith(("/", "/:")):
+            name, _, takes = item[1:].partition("/")
+            short[name] = _option("-" + name, takes, "")
         elif item[2:3] == ":" or item[2:] == "?":
             short[item[1]] = _option("-" + item[1], item[2], item[3:] or item[2:].replace(":", ""))
         else:
@@ -270,6 +284,9 @@ def _long_option(name: str, table: OptionTable) -> Option | None:
 def _parse_short(word: Word, rest: Iterator[Word], table: OptionTable, parsed: ParsedArgs) -> None:
     if table.number and word.kind == "literal" and word.text[1:].isdecimal():
         parsed.options.setdefault("-#", []).append(word)
+        return
+    if len(word.prefix) > 2 and word.kind == "literal" and (whole := table.short.get(word.prefix[1:])) is not None:
+        _parse_values(whole, rest, table, parsed)
         return
     for index, flag in enumerate(word.prefix[1:], 1):
         option = table.short.get(flag)

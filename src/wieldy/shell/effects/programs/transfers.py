@@ -30,8 +30,8 @@ _REMOTE = re.compile(r"[^/]*:.*")
 
 def written_patterns(part: CommandPart) -> Iterator[str]:
     """Yield the globs for files that a part writes: targets of redirections, and arguments of a writing program."""
-    yield from part.redirect_patterns
-    if any(isinstance(effect, Writes) and effect not in part.redirect_effects for effect in part.effects):
+    yield from part.redirects.patterns
+    if any(isinstance(effect, Writes) and effect not in part.redirects.effects for effect in part.effects):
         for word in part.argv[1:]:
             if word.kind == "glob":
                 yield from (os.path.normpath(os.path.join(cwd, word.text)) for cwd in part.cwds)

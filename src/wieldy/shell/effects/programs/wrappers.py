@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -348,3 +348,15 @@ _UNWRAPPERS: Mapping[str, Unwrapper] = {
     "fish": _foreign_shell,
 }
 WRAPPERS = frozenset(_UNWRAPPERS)
+# These run whatever they are given, so that only a rule for the exact command may allow them.
+EXACT_RULE_WRAPPERS = word_set("watch setsid ionice flock")
+SAME_SHELL_WRAPPERS = word_set("command builtin")
+# Its script runs in the shell itself.
+SAME_SHELL_SCRIPT = "eval"
+# These are often another shell than bash.
+POSIX_SHELLS = word_set("sh dash")
+
+
+def takes_input_arguments(wrappers: Collection[str]) -> bool:
+    """Whether one of these wrappers adds words of its input, so that the text is only the beginning of the command."""
+    return "xargs" in wrappers

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
-from wieldy.shell.effects.programs.git import commands_in_git_call, split_git_args
+from wieldy.shell.effects.programs.git import HARMLESS_SETTING, commands_in_git_call, split_git_args
 from wieldy.shell.effects.programs.interpreters import (
     ARGUMENTS_ARE_CODE,
     CODE_OPTION,
@@ -21,6 +21,7 @@ from wieldy.shell.effects.programs.interpreters import (
     READS_INPUT,
     SHELL,
     SHELL_SPECIAL,
+    STARTS_PROGRAMS,
 )
 from wieldy.shell.effects.programs.offers import is_option
 from wieldy.shell.effects.programs.profiles import profile_of
@@ -99,7 +100,7 @@ def command_words(part: CommandPart) -> tuple[Word, ...]:
 
 def embedded_code(part: CommandPart) -> Iterator[str]:
     """Yield the texts in which a command may stand anywhere."""
-    yield from part.variable_values
+    yield from part.code.variables
     if part.program == "git":
         yield from commands_in_git_call(part.argv[1:])
         return
@@ -108,16 +109,16 @@ def embedded_code(part: CommandPart) -> Iterator[str]:
     words = part.argv if part.program in ("make", "bun", "deno") else (*part.argv[:1], *command_words(part))
     if part.program in ("make", "gmake"):
         yield from (_known_text(word).partition("=")[2] for word in words[1:])
-    if len(words) < 2 and not part.input_texts:
+    if len(words) < 2 and not part.code.texts:
         return
     names = [os.path.basename(word.text) if word.kind == "literal" else "" for word in words]
     if names and READS_COMMANDS.fullmatch(names[0]):
-        yield from part.input_texts
+        yield from part.code.texts
     if names and ARGUMENTS_ARE_CODE.fullmatch(names[0]):
         yield from map(_known_text, words[1:])
     interpreters = (at for at, name in enumerate(names) if SHELL.fullmatch(name) or INTERPRETER.fullmatch(name))
     for position in islice(interpreters, MAX_INTERPRETERS):
-        yield from _interpreter_code(words[position + 1 :], part.input_texts)
+        yield from _interpreter_code(words[position + 1 :], part.code.texts)
 
 
 def _interpreter_code(words: tuple[Word, ...], input_texts: tuple[str, ...]) -> Iterator[str]:
@@ -190,3 +191,10 @@ def packs_folder(part: CommandPart) -> bool:
         is_remote = call.command == "clone" and any(re.match(r"[\w+-]+://|[\w.@-]+:", word.text) for word in call.args)
         return call.command in subcommands and not is_remote
     return any(word.kind == "literal" and word.text in subcommands for word in part.argv[1:3])
+
+
+def starts_unknown(part: CommandPart, code: Collection[str]) -> bool:
+    """Whether the code in a part may start programs that the text does not name."""
+    if part.program == "git":
+        return any(SHELL_SPECIAL.search(one) and not HARMLESS_SETTING.fullmatch(one) for one in code)
+    return any(map(STARTS_PROGRAMS.search, code)) or has_open_option(part)
