@@ -96,6 +96,44 @@ def repository(root: str) -> str:
         "git stash drop stash@{1}",
         "mv -t /elsewhere ~",
         "mv --target-directory=/elsewhere .",
+        # Where it is known only when it runs: an empty variable is the home folder.
+        'cd "$x"; rm -rf *',
+        "pushd / && rm -rf ./*",
+        "env -C / rm -rf .",
+        "popd; find . -delete",
+        # Behind programs that are not understood.
+        "env --chdir=.. rm -rf ./*",
+        "sudo --unknown rm -rf ~",
+        "unheard-of --option rm -rf .git",
+        "unheard-of -- find ~ -delete",
+        "unheard-of mkfs.ext4 /dev/sda1",
+        # Names that other programs list.
+        "rm -rf $(ls -A)",
+        "rm -rf `ls`",
+        "rm -rf $(git ls-files)",
+        "git ls-files -z | xargs -0 rm -f",
+        "ls -A | xargs rm -r",
+        'set -- *; rm -rf "$@"',
+        'a=(*); rm -rf "${a[@]}"',
+        "fd -t f -x rm",
+        "fdfind . --exec-batch rm -rf",
+        # Work and history that git keeps.
+        "git push origin :main",
+        "git push --delete origin main",
+        "git push --prune origin",
+        "git reflog expire --expire=now --all",
+        "git gc --prune=now",
+        "git prune",
+        "git filter-repo --path x",
+        "git submodule deinit -f --all",
+        "git worktree remove --force ../tree",
+        "git checkout HEAD a.txt",
+        "git checkout *",
+        "git read-tree -u --reset HEAD",
+        "git checkout-index -fa",
+        "git reset --merge",
+        "parted -s /dev/sda mklabel gpt",
+        "sgdisk -Z /dev/sda",
     ],
 )
 def test_destruction_is_asked_about_in_every_mode(judge, called, repository: str, command: str) -> None:
@@ -104,7 +142,18 @@ def test_destruction_is_asked_about_in_every_mode(judge, called, repository: str
     assert any(reason.kind == "guard" for reason in decision.reasons)
 
 
-@pytest.mark.parametrize("command", ["rm -rf ${x:-/}", "rm -rf /e*", "rm -rf /[e]tc", "rm -rf /{etc,usr}", "rm -rf /*"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -rf ${x:-/}",
+        "rm -rf /e*",
+        "rm -rf /[e]tc",
+        "rm -rf /{etc,usr}",
+        "rm -rf /*",
+        "dd if=x of=/dev/disk0",
+        "echo b > /proc/sysrq-trigger",
+    ],
+)
 def test_what_may_be_the_system_is_refused(judge, called, command: str) -> None:
     assert judge(mode="bypassPermissions").decide(called("Bash", command)).behavior == "deny"
 
@@ -175,6 +224,21 @@ def test_protected_files_are_seen_through_globs_links_archives_and_editors(
         "rm -f *.pyc",
         "git clean -dxn",
         "git push",
+        "git push --delete origin feature",
+        "git checkout main",
+        "git checkout -b side main",
+        "git gc",
+        "unheard-of rm -rf build",
+        "docker run --rm alpine rm -rf /data",
+        "npm run rm -- -rf x",
+        "git worktree remove ../tree",
+        "parted -l",
+        "fd -e pyc -x rm",
+        "ls src | xargs wc -l",
+        "git ls-files '*.pyc' | xargs rm",
+        'cd "$x" && rm -rf build',
+        "rm -rf $(ls src/build)",
+        'rm -rf "$x"',
         "git push --force-with-lease origin feature",
         "git stash pop",
         "mv a.txt src/",

@@ -14,12 +14,14 @@ from msgspec.structs import replace
 from wieldy.core.effects import Writes
 from wieldy.shell.effects.command_part import CommandPart
 from wieldy.shell.effects.programs.find import primaries_of, split_find_args
-from wieldy.shell.effects.programs.git import split_git_args
+from wieldy.shell.effects.programs.git import GitCall, split_git_args
 from wieldy.shell.effects.programs.spec import UnknownArguments, option_table, parse_args, word_set
 from wieldy.shell.effects.words import ShellState, Word, glob_regex
 from wieldy.shell.parsing.syntax import FunctionDefinition, Pipeline, ShellScript, bodies_of, simple_commands
 
-_DEVICE = re.compile(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|md|dm-|loop|sr|mapper/|disk/|mem$|kmem$|port$).*")
+_DEVICE = re.compile(
+    r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|md|dm-|loop|sr|mapper/|r?disk[/\d]|mem$|kmem$|port$).*|/proc/sysrq-trigger"
+)
 _SYSTEM_FOLDERS = word_set("/ /bin /boot /dev /etc /lib /lib32 /lib64 /proc /sbin /sys /usr /var")
 _SHARED_FOLDERS = word_set("/home /root /opt /Users /srv /mnt /media")
 _MAIN_BRANCHES = word_set("main master trunk develop")
@@ -31,15 +33,21 @@ _PRINTED_PATH = re.compile(r"\$\(\s*(dirname|echo|realpath|readlink -f)\s+([^()`
 # The home folder, also with something cut off it, and that of any user.
 _HOME = re.compile(r"\$HOME\b|\$\{HOME\b[^{}]*\}|^~[\w.-]*(?=/|$)")
 _PRINTED_ROOT = re.compile(r"\$\(\s*git rev-parse --show-toplevel\s*\)")
+# Commands that print the names of all that is in the current folder.
+_PRINTED_NAMES = re.compile(r"\$\(\s*(ls|git ls-files)(\s+-\w+)*\s*\)|`\s*(ls|git ls-files)(\s+-\w+)*\s*`")
+_MANY_WORDS = re.compile(r"\$\{?[@*]|\[[@*]\]")
 _FORMATTERS = word_set("mke2fs mkswap wipefs blkdiscard")
+_PARTITIONERS = word_set("parted sfdisk sgdisk")
 _DEVICE_WRITERS = word_set("dd shred cp tee mv install truncate badblocks")
 # Options with which a program removes what it is given.
 _MOVES = {"tar": "--remove-f", "zip": r"-\w*m|--mo"}
 _REMOVER_WORD = re.compile(r"(?<![\w.-])(rm|unlink|shred|mv|truncate)(?![\w.-])")
-_CWD_SENSITIVE = word_set("rm find chmod chown chgrp mv")
+_STARTED = word_set("rm find chmod chown chgrp mv dd shred")
+_CWD_SENSITIVE = word_set("rm find fd fdfind chmod chown chgrp mv")
 # A name of a glob that leaves out little of a folder: `*`, `.*`, `?*`, `.[!.]*`.
 _ALL_FILES = re.compile(r"\.?(\?|\[[!^][^]]*\])*\*+(\?|\*)*")
 _DISCARDS_WORK = "it throws away uncommitted work"
+_FORGETS_HISTORY = "it removes commits that could still be brought back"
 
 
 class Danger(Struct, frozen=True):
@@ -58,10 +66,30 @@ def find_dangers(parts: tuple[CommandPart, ...], state: ShellState) -> tuple[Dan
     """The catastrophic commands among the parts of a command line."""
     executed = {_name(part) for part in parts if "find" in part.wrappers}
     dangers = [danger for part in parts for danger in _part_dangers(part, state, executed)]
+    dangers += [danger for part in parts if not part.known for danger in _started_dangers(part, state)]
     for part, following in pairwise(parts):
         if part.program == "find" and "xargs" in following.wrappers and _name(following) in _REMOVERS:
             dangers += _find(part, part.argv[1:], replace(state, cwds=part.cwds), removes=True)
+        elif _lists_project(part) and "xargs" in following.wrappers and _name(following) in _REMOVERS:
+            dangers += [danger for place in part.cwds or (".",) for danger in _removal(part, place, state, "empties")]
     return tuple(dict.fromkeys(dangers))
+
+
+def _started_dangers(part: CommandPart, state: ShellState) -> Iterator[Danger]:
+    """The dangers of a command that may stand among the words of a program that is not understood, in whatever folder."""
+    for index, word in enumerate(part.argv[1:], 1):
+        name = os.path.basename(word.text)
+        if not word.static or not (name in _STARTED or name.startswith("mkfs")):
+            continue
+        for cwds in (part.cwds, ()):
+            started = replace(part, argv=part.argv[index:], program=name, cwds=cwds)
+            for danger in _part_dangers(started, replace(state, cwds=cwds), ()):
+                yield replace(danger, behavior="ask", text=part.text)
+
+
+def _lists_project(part: CommandPart) -> bool:
+    """Whether a part prints the names of all files that git knows in the current folder."""
+    return [word.text for word in part.argv if not word.prefix.startswith("-")] == ["git", "ls-files"]
 
 
 def _name(part: CommandPart) -> str:
@@ -79,6 +107,8 @@ def _part_dangers(part: CommandPart, state: ShellState, executed: Collection[str
         yield from _rm(part, args, state)
     elif program == "find":
         yield from _find(part, args, state, executed=executed)
+    elif program in ("fd", "fdfind"):
+        yield from _fd(part, args, state)
     elif program in ("chmod", "chown", "chgrp"):
         yield from _chmod(part, args, state)
     elif program == "mv":
@@ -90,6 +120,9 @@ def _part_dangers(part: CommandPart, state: ShellState, executed: Collection[str
         yield from _git(part, args)
     elif (program.startswith("mkfs") or program in _FORMATTERS) and args:
         yield Danger("deny", f"`{program}` erases a file system", part.text)
+    elif program in _PARTITIONERS and any(_DEVICE.fullmatch(word.text) for word in args):
+        if not {"print", "-l", "--list", "-p", "--print", "-d", "--dump"} & {word.text for word in args}:
+            yield Danger("ask", f"`{program}` changes the partitions of a device", part.text)
     elif program == "kill" and any(word.text == "-1" for word in args[1:]):
         yield Danger("ask", "it stops every process of the user", part.text)
 
@@ -114,8 +147,8 @@ def _rm(part: CommandPart, args: tuple[Word, ...], state: ShellState) -> Iterato
             continue
         if word.dynamic and word.prefix in ("", "/") and not word.scope and re.fullmatch(r"/+[*.]*", word.text):
             yield Danger("ask", f"if `{word.source}` is empty, it removes the root folder", part.text)
-        if word.dynamic and "xargs" in part.wrappers:
-            yield Danger("ask", "which folders it removes comes from its input", part.text)
+        if word.dynamic and ("xargs" in part.wrappers or _MANY_WORDS.search(word.source)):
+            yield Danger("ask", "which folders it removes is known only when it runs", part.text)
         for path in _targets(word, state):
             yield from _removal(part, path, state, "removes")
 
@@ -134,9 +167,8 @@ def _targets(word: Word, state: ShellState) -> tuple[str, ...]:
         pattern = os.path.basename(word.pattern.rstrip("/"))
         if not _ALL_FILES.fullmatch(pattern) and glob_regex(pattern).fullmatch(".git"):
             return tuple(f"{cwd}/.git" for cwd in state.cwds or ("",))
-        text = _PRINTED_ROOT.sub(
-            lambda match: state.root, _HOME.sub(lambda match: state.home, word.source.replace('"', ""))
-        )
+        text = _PRINTED_NAMES.sub(".", word.source)
+        text = _PRINTED_ROOT.sub(lambda match: state.root, _HOME.sub(lambda match: state.home, text.replace('"', "")))
         text = _HOME.sub(lambda match: state.home, _DEFAULT_VALUE.sub(r"\1", text))
         text = _PRINTED_CWD.sub(lambda match: state.cwds[0], text) if state.cwds else text
         text = _PRINTED_PATH.sub(
@@ -146,6 +178,8 @@ def _targets(word: Word, state: ShellState) -> tuple[str, ...]:
             return ()
     else:
         return ()
+    if not state.cwds and not text.startswith("/") and {*text.split("/")} <= {"", ".", ".."}:
+        return (".",)
     return tuple(os.path.normpath(path).replace("//", "/") for path in state.absolute_paths(text))
 
 
@@ -171,6 +205,8 @@ def _with_parents(path: str) -> Iterator[str]:
 def _removal(part: CommandPart, path: str, state: ShellState, verb: str) -> Iterator[Danger]:
     if path in _SYSTEM_FOLDERS:
         yield Danger("deny", f"it {verb} {path}", part.text)
+    elif path == ".":
+        yield Danger("ask", f"which folder it {verb} is known only when it runs", part.text)
     elif _holds(path, state.home):
         yield Danger("ask", f"it {verb} the home folder", part.text)
     elif _holds(path, state.root):
@@ -219,9 +255,11 @@ def _find(
     except UnknownArguments:
         return
     found = [
-        path for each in starts for path in (_targets(each, state) if each.kind == "glob" else each.paths(state) or ())
+        path
+        for each in starts
+        for path in (_targets(each, state) if each.kind == "glob" or not state.cwds else each.paths(state) or ())
     ]
-    places = found if starts else list(state.cwds)
+    places = found if starts else list(state.cwds or (".",))
     remover = _REMOVER_WORD if any(map(_REMOVER_WORD.fullmatch, executed)) else None
     tops = tuple(f"{each.text.rstrip('/')}/" for each in starts)
 
@@ -242,6 +280,18 @@ def _find(
         for place in places:
             if _holds(place, state.root) or _holds(place, state.home):
                 yield Danger("ask", f"it removes the history of the repositories in {place}", part.text)
+
+
+def _fd(part: CommandPart, args: tuple[Word, ...], state: ShellState) -> Iterator[Danger]:
+    """What `fd` removes by the program that it runs for all that it finds."""
+    texts = [word.text for word in args]
+    runs = next((at for at, text in enumerate(texts) if text in ("-x", "-X", "--exec", "--exec-batch")), len(texts))
+    if not {os.path.basename(text) for text in texts[runs + 1 : runs + 2]} & _REMOVERS:
+        return
+    chosen = [text for text in texts[:runs] if not text.startswith("-") and text not in (".", "f", "d", "file")]
+    if not chosen:
+        for place in state.cwds or (".",):
+            yield from _removal(part, place, state, "empties")
 
 
 class _FindExpression:
@@ -375,30 +425,62 @@ def _git(part: CommandPart, args: tuple[Word, ...]) -> Iterator[Danger]:
     call = split_git_args(args)
     words = [word.text for word in call.args]
     flags = {word for word in words if word.startswith("-")}
-    short = {flag for word in flags if not word.startswith("--") for flag in word[1:]}
-    if call.command == "reset" and any("--hard".startswith(flag) and len(flag) > 4 for flag in flags):
+    flags |= {f"-{letter}" for word in flags if not word.startswith("--") for letter in word[1:]}
+    operands = [word for word in words if not word.startswith("-")]
+    if call.command == "clean" and not _only_shows(call.args):
+        yield Danger("ask", "it removes files that were never committed", part.text, only_if_dirty=True)
+    elif _overwrites_files(call, words, operands, flags):
         yield Danger("ask", _DISCARDS_WORK, part.text, only_if_dirty=True)
-    elif call.command == "clean":
-        if not _only_shows(call.args):
-            yield Danger("ask", "it removes files that were never committed", part.text, only_if_dirty=True)
-    elif call.command == "checkout":
-        if "--" in words or "." in words or "f" in short or "--force" in flags:
-            yield Danger("ask", _DISCARDS_WORK, part.text, only_if_dirty=True)
-    elif call.command == "restore":
-        if not ({"--staged"} & flags or "S" in short) or "--worktree" in flags or "W" in short:
-            yield Danger("ask", _DISCARDS_WORK, part.text, only_if_dirty=True)
-    elif call.command == "switch" and ({"--force", "--discard-changes"} & flags or "f" in short):
-        yield Danger("ask", _DISCARDS_WORK, part.text, only_if_dirty=True)
-    elif call.command == "push":
-        forced = "f" in short or "--force" in flags or "--mirror" in flags or any(word[:1] == "+" for word in words)
-        lease = any(flag.startswith("--force-w") for flag in flags)
-        to_main = any(word.rpartition(":")[2].lstrip("+") in _MAIN_BRANCHES for word in words)
-        if forced or (lease and to_main):
-            yield Danger("ask", "it overwrites what others may have pushed", part.text)
-    elif call.command == "stash" and {"clear", "drop"} & set(words[:1]):
-        yield Danger("ask", "it throws away stashed work", part.text)
-    elif call.command == "rm" and "r" in short and {".", "*", "./", ":/"} & set(words) and "--cached" not in flags:
-        yield Danger("ask", "it removes every file of the repository", part.text)
+    elif why := _lost_by_git(call.command, words, operands, flags):
+        yield Danger("ask", why, part.text)
+
+
+def _overwrites_files(call: GitCall, words: Sequence[str], operands: Sequence[str], flags: Collection[str]) -> bool:
+    """Whether a git command replaces files of the work tree by others."""
+    is_forced = not {"-f", "--force", "--discard-changes"}.isdisjoint(flags)
+    match call.command:
+        case "reset":
+            return "--merge" in flags or any("--hard".startswith(flag) and len(flag) > 4 for flag in flags)
+        case "checkout":
+            makes_branch = not {"-b", "-B", "-t", "--orphan", "--track"}.isdisjoint(flags)
+            names_files = "--" in words or "." in words or any(word.kind == "glob" for word in call.args)
+            return is_forced or names_files or (len(operands) > 1 and not makes_branch)
+        case "restore":
+            return {"-S", "--staged"}.isdisjoint(flags) or not {"-W", "--worktree"}.isdisjoint(flags)
+        case "switch" | "checkout-index":
+            return is_forced
+        case "read-tree":
+            return "--reset" in flags
+    return False
+
+
+def _lost_by_git(command: str, words: Sequence[str], operands: Sequence[str], flags: Collection[str]) -> str:
+    """What a git command loses for good, whatever the state of the work tree is; empty for nothing."""
+    is_forced = not {"-f", "--force"}.isdisjoint(flags)
+    match command:
+        case "push":
+            removes = not {"-d", "--delete"}.isdisjoint(flags) or any(word[:1] == ":" for word in words)
+            lease = any(flag.startswith("--force-w") for flag in flags)
+            to_main = any(word.rpartition(":")[2].lstrip("+") in _MAIN_BRANCHES for word in words)
+            overwrites = (
+                is_forced or not {"--mirror", "--prune"}.isdisjoint(flags) or any(word[:1] == "+" for word in words)
+            )
+            return "it overwrites what others may have pushed" if overwrites or ((lease or removes) and to_main) else ""
+        case "stash":
+            return "it throws away stashed work" if words[:1] in (["clear"], ["drop"]) else ""
+        case "rm":
+            all_files = not {".", "*", "./", ":/"}.isdisjoint(words) and "-r" in flags and "--cached" not in flags
+            return "it removes every file of the repository" if all_files else ""
+        case "submodule" | "worktree":
+            return _DISCARDS_WORK if is_forced and operands[:1] in (["deinit"], ["remove"]) else ""
+        case "filter-repo":
+            return "it rewrites the history of the repository"
+        case "prune" if {"-n", "--dry-run"}.isdisjoint(flags):
+            return _FORGETS_HISTORY
+        case "gc" | "reflog":
+            at_once = any(re.match("--(prune|expire)[a-z-]*=", flag) for flag in flags)
+            return _FORGETS_HISTORY if at_once or operands[:1] == ["delete"] else ""
+    return ""
 
 
 def _only_shows(args: tuple[Word, ...]) -> bool:
