@@ -79,7 +79,7 @@ def _started_dangers(part: CommandPart, state: ShellState) -> Iterator[Danger]:
     """The dangers of a command that may stand among the words of a program that is not understood, in whatever folder."""
     for index, word in enumerate(part.argv[1:], 1):
         name = os.path.basename(word.text)
-        if not word.static or not (name in _STARTED or name.startswith("mkfs")):
+        if word.kind != "literal" or not (name in _STARTED or name.startswith("mkfs")):
             continue
         for cwds in (part.cwds, ()):
             started = replace(part, argv=part.argv[index:], program=name, cwds=cwds)
