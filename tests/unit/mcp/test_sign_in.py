@@ -197,4 +197,5 @@ async def test_tokens_are_refreshed_at_the_issuer_that_gave_them_out_also_after_
         assert state.name == "needs approval", "the server refuses the new token as well"
         assert set(server.requests) == {"POST /mcp"} and set(issuer.requests) == {"POST /token"}
         new = await storage.get_tokens()
+        assert new is not None
         assert (new.access_token, new.refresh_token) == ("t", "again")
