@@ -299,6 +299,7 @@ class LocalEngine:
             await worker.aclose()
 
     async def aclose(self) -> None:
+        await asyncio.gather(*(worker.aclose() for worker in (*self._workers, *self._alone)))
         self._workers = []
         with contextlib.suppress(OSError):
             self._logs.rmdir()  # where no worker had anything to say
