@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from wieldy.core import console
 from wieldy.core.console import print_error
+from wieldy.core.errors import WieldyError
 from wieldy.core.events import Event, Notice
 
 if TYPE_CHECKING:
     from wieldy.engine.toolbox import Toolbox
+
+T = TypeVar("T")
+
+
+class UsageError(WieldyError):
+    """The command line makes no sense; the message says why in one line."""
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -71,6 +80,18 @@ def add_mode(parser: argparse.ArgumentParser, option: str = "--mode") -> None:
     parser.add_argument(option, other, type=mode, metavar="MODE", help=f"{modes} (default: as in the settings)")
 
 
+def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Make the message of a `ValueError` that of the option."""
+
+    def convert(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
 def folder(path: str) -> str:
     """Accept an existing folder."""
     if not os.path.isdir(path):
@@ -78,14 +99,12 @@ def folder(path: str) -> str:
     return path
 
 
+@checked
 def mode(name: str) -> str:
     """Accept the name of a permission mode."""
     from wieldy.policy.permissions.modes import find_mode
 
-    try:
-        return find_mode(name).name
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return find_mode(name).name
 
 
 def session_id(text: str) -> str:
@@ -128,6 +147,7 @@ def new_session_id(text: str) -> str:
     return text
 
 
+@checked
 def tool_names(text: str) -> tuple[str, ...] | None:
     """Accept names of tools, separated by commas or blanks, also those of Claude Code; None for `default`."""
     from wieldy.core.tool_names import RENAMED_TOOLS
@@ -136,10 +156,7 @@ def tool_names(text: str) -> tuple[str, ...] | None:
     names = text.replace(",", " ").split()
     if names == ["default"]:
         return None
-    try:
-        return tuple(builtin_loaders([RENAMED_TOOLS.get(name, name) for name in names]))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return tuple(builtin_loaders([RENAMED_TOOLS.get(name, name) for name in names]))
 
 
 def setting_layers(text: str) -> tuple[str, ...]:
@@ -193,6 +210,23 @@ def add_ignored(parser: argparse.ArgumentParser) -> None:
     for option, values in IGNORED_OPTIONS.items():
         nargs = values if isinstance(values, str) else None if values == 1 else 0
         parser.add_argument(option, action=_Ignore, nargs=nargs, help=argparse.SUPPRESS)
+
+
+def is_json(source: str) -> bool:
+    return source.lstrip().startswith("{")
+
+
+def read_json(source: str, what: str) -> dict[str, Any]:
+    """Read an object from a file, or from its JSON. Raises `UsageError`."""
+    try:
+        value = json.loads(source if is_json(source) else Path(source).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"the {what} {source} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"the {what} are not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise UsageError(f"the {what} are not a JSON object")
+    return value
 
 
 def print_settings_problems(box: Toolbox) -> None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import json
 import math
 import os
 import shutil
-import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.arguments import amount, command_parser, count, folder, mode
+from wieldy.cli.arguments import UsageError, amount, checked, command_parser, count, folder, mode, read_json
+from wieldy.cli.signals import SignalHandler
 from wieldy.core import console
 from wieldy.core.console import print_error
 from wieldy.core.errors import WieldyError
@@ -54,24 +51,23 @@ def main(command: str, argv: list[str]) -> int:
         return _watch(argv[1:])
     if argv and argv[0] == "report":
         return _report(argv[1:])
+    from wieldy.faces.batch.tasks import TaskFileError
+
     options = _parser().parse_args(argv)
     try:
         return _run(options)
     except WieldyError as error:
         for line in str(error).splitlines():
             print_error(line)
-        return USAGE_ERROR if _is_usage(error) else INCOMPLETE
-
-
-def _is_usage(error: WieldyError) -> bool:
-    from wieldy.faces.batch.tasks import TaskFileError
-
-    return isinstance(error, TaskFileError)
+        return USAGE_ERROR if isinstance(error, TaskFileError | UsageError) else INCOMPLETE
 
 
 def _parser() -> argparse.ArgumentParser:
     from wieldy.faces.batch.isolation import ISOLATIONS
+    from wieldy.faces.batch.rates import parse_rate
+    from wieldy.faces.batch.tasks import parse_duration
 
+    duration = checked(parse_duration)
     parser = command_parser(
         "wieldy batch", "Run many tasks. What is finished is never lost and never run again.", EXAMPLES
     )
@@ -127,41 +123,23 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-cost", type=amount, metavar="USD", help="nothing new starts when the run has cost this much")
     add("--max-cost-each", type=amount, metavar="USD", help="the most an attempt may cost")
     add("--max-turns", type=count, metavar="N", help="the most turns of an attempt")
-    add("--time-each", type=_duration, metavar="TIME", help="working time of an attempt: 90, 90s, 30m, 2h")
-    add("--idle-each", type=_duration, default="30m", metavar="TIME", help="without any event (default: %(default)s)")
-    add("--check-time", type=_duration, default="30m", metavar="TIME", help="of setup and check (default: %(default)s)")
+    add("--time-each", type=duration, metavar="TIME", help="working time of an attempt: 90, 90s, 30m, 2h")
+    add("--idle-each", type=duration, default="30m", metavar="TIME", help="without any event (default: %(default)s)")
+    add("--check-time", type=duration, default="30m", metavar="TIME", help="of setup and check (default: %(default)s)")
     add(
         "--rate",
-        type=_rate,
+        type=checked(parse_rate),
         action="append",
         default=[],
         metavar="PROVIDER=N/min",
         help="requests to a provider at most",
     )
-    add("--patience", type=_duration, default="1h", metavar="TIME", help="wait for a rate limit (default: %(default)s)")
+    add("--patience", type=duration, default="1h", metavar="TIME", help="wait for a rate limit (default: %(default)s)")
     add("--isolate", choices=ISOLATIONS, default="auto", help="how each attempt gets its copy (default: %(default)s)")
     add("--work", default="", metavar="DIR", help="where copies are made (default: ~/.cache/wieldy/batch)")
     add("--keep-copies", action="store_true", help="leave the copies where they are")
     add("--dry-run", action="store_true", help="check the tasks and say what would run")
     return parser
-
-
-def _duration(text: str) -> float:
-    from wieldy.faces.batch.tasks import parse_duration
-
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _rate(text: str) -> tuple[str, float]:
-    from wieldy.faces.batch.rates import parse_rate
-
-    try:
-        return parse_rate(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _location(text: str) -> str:
@@ -222,8 +200,8 @@ def _run(options: argparse.Namespace) -> int:
             describe_run(os.path.abspath(options.tasks), digest(names), run_options, {"engine": options.engine})
         )
         _print_plan(plan)
-        with _interrupts() as interrupts:
-            return asyncio.run(_drive(plan, store, options, run_options, interrupts))
+        with SignalHandler() as signals:
+            return asyncio.run(_drive(plan, store, options, run_options, signals))
     finally:
         store.close()
 
@@ -234,18 +212,9 @@ def _defaults(options: argparse.Namespace) -> TaskDefaults:
     model = options.model or os.environ.get("WIELDY_MODEL", "")
     if model.startswith("script:"):
         model = f"script:{os.path.abspath(model.removeprefix('script:'))}"
-    settings: dict[str, Any] = {}
-    if options.settings:
-        is_json = options.settings.lstrip().startswith("{")
-        try:
-            text = options.settings if is_json else Path(options.settings).read_text(encoding="utf-8")
-            settings = json.loads(text)
-        except (OSError, ValueError) as error:
-            raise TaskFileError(f"--settings cannot be read: {error}") from None
-        if not isinstance(settings, dict):
-            raise TaskFileError("--settings must be a JSON object")
-        if problems := check_settings(settings):
-            raise TaskFileError("\n".join(f"--settings: {problem}" for problem in problems))
+    settings = read_json(options.settings, "settings") if options.settings else {}
+    if problems := check_settings(settings):
+        raise TaskFileError("\n".join(f"--settings: {problem}" for problem in problems))
     return TaskDefaults(
         model=model,
         mode=options.mode,
@@ -287,7 +256,7 @@ def _print_plan(plan: RunPlan, *, dry: bool = False) -> None:
 
 
 async def _drive(
-    plan: RunPlan, store: ResultStore, options: argparse.Namespace, run_options: RunOptions, interrupts: Interrupts
+    plan: RunPlan, store: ResultStore, options: argparse.Namespace, run_options: RunOptions, signals: SignalHandler
 ) -> int:
     from wieldy.core.threads import in_thread
     from wieldy.faces.batch.driver import Driver
@@ -305,12 +274,12 @@ async def _drive(
     try:
         await engine.start()
         driving = asyncio.create_task(driver.run())
-        interrupts.cancel_on_signal(driving)
+        signals.call_on_signal(lambda reason: driving.cancel())
         await driving
     except asyncio.CancelledError:
-        if interrupts.exit_code is None:
+        if signals.exit_code is None:
             raise
-        code = interrupts.exit_code
+        code = signals.exit_code
     finally:
         display.cancel()
         await asyncio.wait((display,))
@@ -321,7 +290,7 @@ async def _drive(
         if is_complete and not run_options.keep_copies:
             await in_thread(clean_work_folder, work)
     code = _print_summary(driver, store, code)
-    if interrupts.exit_code is None:
+    if signals.exit_code is None:
         try:
             await in_thread(store.write_predictions, driver.identities)
         except StoreError as error:
@@ -428,39 +397,6 @@ def _print_summary(driver: Driver, store: ResultStore, code: int) -> int:
         print_error(f"{words} no result yet; the same command tries again")
     console.write(store.location)
     return INCOMPLETE if open_endings else COMPLETE
-
-
-class Interrupts:
-    """The first SIGINT or SIGTERM ends a run in order, the second one at once."""
-
-    def __init__(self) -> None:
-        self.exit_code: int | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def cancel_on_signal(self, task: asyncio.Task[Any]) -> None:
-        self._task, self._loop = task, asyncio.get_running_loop()
-
-    def on_signal(self, number: int, frame: object) -> None:
-        code = 128 + number
-        if self.exit_code is not None:
-            os._exit(code)
-        self.exit_code = code
-        if self._loop is None or self._task is None:
-            raise KeyboardInterrupt
-        self._loop.call_soon_threadsafe(self._task.cancel)
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[Interrupts]:
-    interrupts = Interrupts()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, interrupts.on_signal) for number in numbers}
-    try:
-        yield interrupts
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _watch(argv: list[str]) -> int:

@@ -6,14 +6,22 @@ import argparse
 import asyncio
 import os
 import re
-import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wieldy.cli.arguments import add_mode, add_root, add_subcommand, amount, command_parser, print_settings_problems
+from wieldy.cli.arguments import (
+    add_mode,
+    add_root,
+    add_subcommand,
+    amount,
+    checked,
+    command_parser,
+    print_settings_problems,
+)
+from wieldy.cli.signals import SignalHandler
 from wieldy.core.console import print_error, write, write_error, write_json
 from wieldy.core.state_dirs import user_home
 from wieldy.core.text import truncate_line
@@ -322,7 +330,9 @@ def serve_main(argv: list[str]) -> int:
     if options.http is not None and (problem := check_exposure(options.http, token, no_token=options.no_token)):
         parser.error(problem)
     make_toolbox = _toolbox_factory(options)
-    return asyncio.run(_run_until_signal(lambda stop: _serve(make_toolbox, options, token, stop)))
+    with SignalHandler() as signals:
+        asyncio.run(_serve(make_toolbox, options, token, signals))
+    return signals.exit_code or 0
 
 
 def create_parser() -> argparse.ArgumentParser:
@@ -348,13 +358,11 @@ def create_parser() -> argparse.ArgumentParser:
     return parser
 
 
+@checked
 def _address(text: str) -> Address:
     from wieldy.faces.mcp_server.http import parse_address
 
-    try:
-        return parse_address(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return parse_address(text)
 
 
 def check_exposure(address: Address, token: str | None, *, no_token: bool = False) -> str | None:
@@ -386,9 +394,13 @@ def _toolbox_factory(options: argparse.Namespace) -> MakeToolbox:
 
 
 async def _serve(
-    make_toolbox: MakeToolbox, options: argparse.Namespace, token: str | None, stop: asyncio.Event
+    make_toolbox: MakeToolbox, options: argparse.Namespace, token: str | None, signals: SignalHandler
 ) -> None:
+    """Serve until the client leaves or a signal comes."""
     from wieldy.faces.mcp_server import serve_mcp
+
+    stop = asyncio.Event()
+    signals.call_on_signal(lambda reason: stop.set())
 
     if options.http is None and sys.stdin.isatty():
         print_error("waiting for an MCP client on stdin; Ctrl-C ends it, --http serves over HTTP")
@@ -400,20 +412,3 @@ async def _serve(
         on_ready=lambda url: print_error(f"serving MCP at {url}"),
         stop=stop,
     )
-
-
-async def _run_until_signal(serve: Callable[[asyncio.Event], Awaitable[None]]) -> int:
-    """Serve until the client leaves or a signal comes; return the exit code when everything is closed."""
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    signals: list[int] = []
-
-    def handle(number: int) -> None:
-        signals.append(number)
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup
-            loop.add_signal_handler(number, handle, number)
-    await serve(stop)
-    return 128 + signals[0] if signals else 0

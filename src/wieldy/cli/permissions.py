@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -56,15 +56,20 @@ def main(command: str, argv: list[str]) -> int:
         dest="subcommand", required=True, metavar="list | explain | allow | deny | ask | remove | test | replay | trust"
     )
 
-    def add(name: str, about: str, example: str, *, json: bool = False) -> argparse.ArgumentParser:
+    run: dict[str, Callable[[argparse.Namespace], int]] = {}
+
+    def add(
+        name: str, function: Callable[[argparse.Namespace], int], about: str, example: str, *, json: bool = False
+    ) -> argparse.ArgumentParser:
+        run[name] = function
         subparser = add_subcommand(subcommands, name, about, f"permissions {example}")
         add_root(subparser, "the folder")
         if json:
             subparser.add_argument("--json", action="store_true", help="print JSON")
         return subparser
 
-    add("list", "list every rule with its file and line", "list --json", json=True)
-    explain_parser = add("explain", "explain the decision about a call", "explain Bash 'git push'", json=True)
+    add("list", _list, "list every rule with its file and line", "list --json", json=True)
+    explain_parser = add("explain", _explain, "explain the decision about a call", "explain Bash 'git push'", json=True)
     explain_parser.add_argument("tool", metavar="TOOL")
     explain_parser.add_argument(
         "input", metavar="INPUT", nargs="?", help="JSON, or for Bash the command and for file tools the path"
@@ -72,36 +77,26 @@ def main(command: str, argv: list[str]) -> int:
     add_mode(explain_parser)
     for behavior in ("allow", "deny", "ask"):
         article = "a" if behavior == "deny" else "an"
-        change = add(behavior, f"add {article} {behavior} rule", f"{behavior} 'Bash(npm run test:*)'")
+        change = add(behavior, _add_rules, f"add {article} {behavior} rule", f"{behavior} 'Bash(npm run test:*)'")
         change.add_argument("rule", metavar="RULE", nargs="+")
         scope = change.add_mutually_exclusive_group()
         scope.add_argument("--project", action="store_true", help="to .wieldy/settings.json, which the project shares")
         scope.add_argument("--user", action="store_true", help="to the settings of all your projects")
-    remove = add("remove", "remove rules from the settings files", "remove 'Bash(npm run test:*)'")
+    remove = add("remove", _remove_rules, "remove rules from the settings files", "remove 'Bash(npm run test:*)'")
     remove.add_argument("rule", metavar="RULE", nargs="+")
-    add("test", "check the examples of rules", "test", json=True)
-    replay_parser = add("replay", "decide past calls again by the rules of today", "replay --all", json=True)
+    add("test", _test, "check the examples of rules", "test", json=True)
+    replay_parser = add("replay", _replay, "decide past calls again by the rules of today", "replay --all", json=True)
     replay_parser.add_argument("session", metavar="SESSION", nargs="?", help="a session id from `wieldy sessions`")
     replay_parser.add_argument("--all", action="store_true", help="every session of this folder")
     replay_parser.add_argument(
         "--commands", metavar="FILE", help="shell commands, one a line (`-`: standard input): how many would ask?"
     )
     add_mode(replay_parser)
-    trust = add("trust", "consent to what this project's settings configure", "trust")
+    trust = add("trust", _trust, "consent to what this project's settings configure", "trust")
     trust.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     trust.add_argument("--revoke", action="store_true", help="take back every consent given for this project")
     options = parser.parse_args(argv)
-    return {
-        "list": _list,
-        "explain": _explain,
-        "allow": _add_rules,
-        "deny": _add_rules,
-        "ask": _add_rules,
-        "remove": _remove_rules,
-        "test": _test,
-        "replay": _replay,
-        "trust": _trust,
-    }[options.subcommand](options)
+    return run[options.subcommand](options)
 
 
 def _list(options: argparse.Namespace) -> int:

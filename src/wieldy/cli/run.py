@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import select
-import signal
 import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from wieldy.cli.arguments import (
+    UsageError,
     add_ignored,
     add_mode,
     add_root,
@@ -23,11 +21,14 @@ from wieldy.cli.arguments import (
     command_parser,
     count,
     folder,
+    is_json,
     new_session_id,
+    read_json,
     session_id,
     setting_layers,
     tool_names,
 )
+from wieldy.cli.signals import SignalHandler
 from wieldy.core.console import encode_json, print_error, require_stdout, write, write_json_text
 from wieldy.core.errors import WieldyError
 
@@ -42,10 +43,6 @@ if TYPE_CHECKING:
     from wieldy.tools.subagents import AgentType
 
 THINKING_TOKENS = 10_000  # for `--thinking` without a number
-
-
-class UsageError(WieldyError):
-    """The command line makes no sense; the message says why in one line."""
 
 
 def add_session_options(parser: argparse.ArgumentParser) -> None:
@@ -121,7 +118,7 @@ def _agents(source: str | None) -> list[AgentType]:
     from wieldy.faces.headless.control import parse_agents
 
     try:
-        return parse_agents(_read_json(source, "agents"))
+        return parse_agents(read_json(source, "agents"))
     except WieldyError as error:
         raise UsageError(str(error)) from None
 
@@ -139,7 +136,7 @@ def resumed_session(options: argparse.Namespace) -> str | None:
 def build_settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return the settings that the options stand for. Raises `UsageError`."""
     inline = options.settings and _is_inline(options.settings)
-    settings = _read_json(options.settings, "settings") if inline else {}
+    settings = read_json(options.settings, "settings") if inline else {}
     permissions = dict(settings.get("permissions") or {})
     for name, values in (
         ("allow", _split_rules(options.allowed_tools, "allow")),
@@ -150,7 +147,7 @@ def build_settings(options: argparse.Namespace) -> dict[str, Any]:
             permissions[name] = [*permissions.get(name, ()), *values]
     servers = dict(settings.get("mcpServers") or {})
     for source in options.mcp_config:
-        servers.update(_read_json(source, "MCP servers").get("mcpServers") or {})
+        servers.update(read_json(source, "MCP servers").get("mcpServers") or {})
     return {
         **settings,
         **({"permissions": permissions} if permissions else {}),
@@ -171,23 +168,7 @@ def _settings_file(options: argparse.Namespace) -> Path | None:
 
 def _is_inline(source: str) -> bool:
     """Return whether settings are JSON text or come through a pipe, so that no file can be watched."""
-    return _is_json(source) or (os.path.exists(source) and not os.path.isfile(source))
-
-
-def _is_json(source: str) -> bool:
-    return source.lstrip().startswith("{")
-
-
-def _read_json(source: str, what: str) -> dict[str, Any]:
-    try:
-        value = json.loads(source if _is_json(source) else Path(source).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"the {what} {source} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"the {what} are not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise UsageError(f"the {what} are not a JSON object")
-    return value
+    return is_json(source) or (os.path.exists(source) and not os.path.isfile(source))
 
 
 def answer_schema(source: str | None) -> dict[str, Any] | None:
@@ -196,7 +177,7 @@ def answer_schema(source: str | None) -> dict[str, Any] | None:
         return None
     from wieldy.agent.runs import AnswerType
 
-    schema = _read_json(source, "schema of the answer")
+    schema = read_json(source, "schema of the answer")
     try:
         AnswerType(schema)
     except ValueError as error:
@@ -240,7 +221,6 @@ def _thinking_budget(options: argparse.Namespace) -> int | None:
 MAX_STDIN_BYTES = 10 * 1024 * 1024
 STDIN_SECONDS = 3.0  # how long an open pipe may stay silent when a prompt was given
 USAGE_ERROR = 2
-SIGNAL_EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 EXAMPLES = """examples:
   wieldy -p "what does this project do?" --model anthropic/claude-sonnet-5-5
@@ -371,7 +351,9 @@ async def _run(options: argparse.Namespace, arguments: Mapping[str, Any], prompt
         raise
     try:
         async with session:
-            signals.interrupt_session(session)
+            task = asyncio.current_task()
+            assert task is not None
+            signals.call_on_signal(lambda reason: session.abort(reason) if session.running else task.cancel())
             _report_problems(session)
             code = await _converse(session, options, prompt, protocol)
     except asyncio.CancelledError:
@@ -459,59 +441,6 @@ async def _stdin_lines() -> AsyncIterator[bytes]:
 def _write_text(text: str) -> None:
     write(text, end="", flush=True)
 
-
-class SignalHandler:
-    """Handles SIGINT, SIGTERM and SIGHUP: the first ends the run in order, a second one ends the process at once.
-
-    `exit_code` is that of the signal that came. Installed before the event loop, so that asyncio adds no handler of its own.
-    """
-
-    def __init__(self) -> None:
-        self.exit_code: int | None = None
-        self._session: Session | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._previous: dict[int, Any] = {}
-
-    def __enter__(self) -> SignalHandler:
-        for number in SIGNAL_EXIT_CODES:
-            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
-                continue  # started by nohup
-            self._previous[number] = signal.signal(number, self._on_signal)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-
-    def interrupt_session(self, session: Session) -> None:
-        """From now on abort this session's run, or cancel the current task while it waits between two runs."""
-        self._session = session
-        self._task = asyncio.current_task()
-        self._loop = asyncio.get_running_loop()
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        code = SIGNAL_EXIT_CODES[signal.Signals(number)]
-        if self._loop is not None and not self._loop.is_closed():
-            name = signal.Signals(number).name
-            reason = "interrupted by the user" if number == signal.SIGINT else f"ended by {name}"
-            self._loop.call_soon_threadsafe(self._interrupt, code, reason)
-        elif number == signal.SIGINT:
-            raise KeyboardInterrupt
-        else:
-            sys.exit(code)
-
-    def _interrupt(self, code: int, reason: str) -> None:
-        if self.exit_code is not None:
-            os._exit(code)
-        self.exit_code = code
-        if self._session is not None and self._session.running:
-            self._session.abort(reason)
-        elif self._task is not None:
-            self._task.cancel()
-
-
-USAGE_ERROR = 2
 
 CHAT_EXAMPLES = """examples:
   wieldy                                   use the model of WIELDY_MODEL, your settings, or the key that is set

@@ -18,7 +18,17 @@ from wieldy.core.errors import WieldyError
 from wieldy.core.git import SourceError
 from wieldy.faces.batch.attempt import AttemptProgress, Job
 from wieldy.faces.batch.isolation import Fingerprints, Isolation, attempt_identity
-from wieldy.faces.batch.store import FAILED, FINAL, HOPELESS, RETRIED, AttemptResult, ResultStore, Shard, latest_results
+from wieldy.faces.batch.store import (
+    FAILED,
+    FINAL,
+    HOPELESS,
+    RETRIED,
+    AttemptResult,
+    Ending,
+    ResultStore,
+    Shard,
+    latest_results,
+)
 from wieldy.faces.batch.tasks import Task, TaskFileError, digest, shard
 from wieldy.faces.batch.workers import Engine, WorkerLost
 from wieldy.models.catalog import pick
@@ -54,6 +64,21 @@ class PlannedAttempt(Struct, frozen=True):
     task: Task
     sample: int
     identity: str
+
+    def result(self, ending: Ending, detail: str, *, attempt: int = 0, folder: str = "") -> AttemptResult:
+        """The result of an attempt that did not run to its end."""
+        return AttemptResult(
+            id=self.task.id,
+            identity=self.identity,
+            sample=self.sample,
+            attempt=attempt,
+            ending=ending,
+            detail=detail,
+            model=self.task.model,
+            folder=folder,
+            tags=self.task.tags,
+            started=time.time(),
+        )
 
 
 class RunPlan(Struct, frozen=True):
@@ -246,19 +271,7 @@ class Driver:
 
     async def _skip_rest(self) -> None:
         """Record that attempts were skipped. They run when the same command is given again."""
-        skipped = [
-            AttemptResult(
-                id=planned.task.id,
-                identity=planned.identity,
-                sample=planned.sample,
-                ending="skipped",
-                detail=self.state.stopping,
-                model=planned.task.model,
-                tags=planned.task.tags,
-                started=time.time(),
-            )
-            for planned in self._pending
-        ]
+        skipped = [planned.result("skipped", self.state.stopping) for planned in self._pending]
         self._pending.clear()
         await asyncio.gather(*(self._record(result, is_last=True) for result in skipped))
 
@@ -315,23 +328,10 @@ class Driver:
         except WorkerLost as lost:
             if not alone or lost.with_machine:
                 raise
-            return self._crashed(job, str(lost))
+            detail = f"{lost}, twice while this task ran"
+            return planned.result("crashed", detail, attempt=number, folder=job.relative_folder)
         finally:
             del running[job.key]
-
-    def _crashed(self, job: Job, detail: str) -> AttemptResult:
-        return AttemptResult(
-            id=job.task.id,
-            identity=job.identity,
-            sample=job.sample,
-            attempt=job.attempt,
-            ending="crashed",
-            detail=f"{detail}, twice while this task ran",
-            model=job.task.model,
-            folder=job.relative_folder,
-            tags=job.task.tags,
-            started=time.time(),
-        )
 
     def _adopt(self, planned: PlannedAttempt) -> AttemptResult | None:
         """A final result that a worker left behind when its driver died."""

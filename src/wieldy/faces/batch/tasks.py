@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from wieldy.core.errors import WieldyError
+from wieldy.core.schema.check import InvalidInput
+from wieldy.core.schema.parameters import Parameters
 from wieldy.core.text import did_you_mean, plural
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -31,12 +34,6 @@ def parse_duration(text: str) -> float:
 
 SourceKind: TypeAlias = Literal["root", "git", "archive"]
 
-SOURCE_KEYS = ("root", "git", "archive")
-TASK_KEYS = (
-    *("id", "prompt", *SOURCE_KEYS, "ref", "model", "mode", "tools", "settings", "limits", "setup", "check"),
-    *("env", "tags"),
-)
-LIMIT_KEYS = ("max_turns", "max_cost", "seconds", "idle_seconds")
 SWE_BENCH_KEYS = frozenset(
     {
         *("instance_id", "problem_statement", "repo", "base_commit", "patch", "test_patch", "hints_text", "created_at"),
@@ -54,15 +51,14 @@ class TaskFileError(WieldyError):
 class TaskLimits(Struct, frozen=True, omit_defaults=True):
     """What one attempt may not exceed. `seconds` is working time: waiting for rate limits does not count."""
 
-    max_turns: int | None = None
-    max_cost: float | None = None
-    seconds: float | None = None
-    idle_seconds: float | None = None
+    max_turns: Annotated[int, Meta(gt=0)] | None = None
+    max_cost: Annotated[float, Meta(gt=0)] | None = None
+    seconds: Annotated[float, Meta(gt=0)] | None = None
+    idle_seconds: Annotated[float, Meta(gt=0)] | None = None
 
     def over(self, defaults: TaskLimits) -> TaskLimits:
         """These limits, and the defaults where there is none."""
-        values = {key: getattr(self, key) for key in LIMIT_KEYS}
-        return TaskLimits(**{k: getattr(defaults, k) if v is None else v for k, v in values.items()})
+        return TaskLimits(**{**asdict(defaults), **{k: v for k, v in asdict(self).items() if v is not None}})
 
 
 class TaskSource(Struct, frozen=True, omit_defaults=True):
@@ -88,6 +84,31 @@ class Task(Struct, frozen=True, omit_defaults=True, kw_only=True):
     check: str = ""
     env: dict[str, str] = {}
     tags: tuple[str, ...] = ()
+
+
+class TaskRow(Struct, kw_only=True):
+    """A line of a file of tasks, as it is written."""
+
+    id: str = ""
+    prompt: str = ""
+    root: str = ""
+    git: str = ""
+    archive: str = ""
+    ref: str = ""
+    model: str = ""
+    mode: str = ""
+    tools: tuple[str, ...] | None = None
+    settings: dict[str, Any] = {}
+    limits: TaskLimits = TaskLimits()
+    setup: str = ""
+    check: str = ""
+    env: dict[str, str] = {}
+    tags: str | tuple[str, ...] = ()
+
+
+SOURCE_KEYS: tuple[SourceKind, ...] = ("root", "git", "archive")
+TASK_KEYS = TaskRow.__struct_fields__
+LIMIT_KEYS = TaskLimits.__struct_fields__
 
 
 class TaskDefaults(Struct, frozen=True, kw_only=True):
@@ -148,7 +169,6 @@ def parse_tasks(data: bytes, defaults: TaskDefaults, *, name: str = "tasks", fol
 
 
 def _describe_unknown(name: str, key: str, lines: list[int]) -> str:
-
     hint = did_you_mean(key, (*TASK_KEYS, *LIMIT_KEYS))
     more = f" and {plural(len(lines) - 1, 'more line')}" if len(lines) > 1 else ""
     return f"{name}:{lines[0]}{more}: the key `{key}` is unknown and ignored{hint}"
@@ -172,40 +192,65 @@ class _TaskReader:
         if not isinstance(row, dict):
             self.problems.append('a task is a JSON object, such as {"id": …, "prompt": …, "root": …}')
             return None
-        if "instance_id" in row:
-            row = self._from_swe_bench(row)
-        self.unknown += [key for key in row if key not in TASK_KEYS]
+        if b"\\u0000" in line:
+            self.problems.append("a text holds a NUL character")
+        fields = self._fields(self._from_swe_bench(row) if "instance_id" in row else row)
+        self.problems += [f"`{key}` is missing" for key in ("id", "prompt") if not getattr(fields, key).strip()]
+        self.problems += [f"`env`: `{name}` cannot be a variable" for name in fields.env if not name or "=" in name]
+        self.problems += [f"`settings`: {problem}" for problem in check_settings(fields.settings)]
         defaults = self._defaults
         task = Task(
-            id=self._text(row, "id", required=True),
-            prompt=self._text(row, "prompt", required=True),
-            source=self._source(row),
-            model=self._model(row),
-            mode=self._mode(row),
-            tools=self._tools(row),
-            settings={**defaults.settings, **self._settings(row)},
-            limits=self._limits(row).over(defaults.limits),
-            setup=self._text(row, "setup") or defaults.setup,
-            check=self._text(row, "check") or defaults.check,
-            env=self._env(row),
-            tags=self._tags(row),
+            id=fields.id,
+            prompt=fields.prompt,
+            source=self._source(fields),
+            model=self._model(fields.model),
+            mode=self._mode(fields.mode),
+            tools=self._tools(fields.tools),
+            settings={**defaults.settings, **fields.settings},
+            limits=fields.limits.over(defaults.limits),
+            setup=fields.setup or defaults.setup,
+            check=fields.check or defaults.check,
+            env=fields.env,
+            tags=(fields.tags,) if isinstance(fields.tags, str) else fields.tags,
         )
         return None if self.problems else task
 
-    def _from_swe_bench(self, row: dict[str, Any]) -> dict[str, Any]:
+    def _fields(self, row: Mapping[str, Any]) -> TaskRow:
+        """The fields that are of the right types; the others are problems."""
+        self.unknown += [key for key in row if key not in TASK_KEYS]
+        row = {key: value for key, value in row.items() if key in TASK_KEYS and value is not None}
+        if isinstance(limits := row.get("limits"), dict):
+            self.unknown += [f"limits.{key}" for key in limits if key not in LIMIT_KEYS]
+            row["limits"] = {key: self._limit(key, limits[key]) for key in LIMIT_KEYS if key in limits}
+        try:
+            return _row_parameters().accept(row)  # type: ignore[no-any-return]
+        except InvalidInput as error:
+            self.problems += map(str, error.problems)
+            wrong = {re.split(r"[.\[]", problem.path)[0] for problem in error.problems}
+            rest = {key: value for key, value in row.items() if key not in wrong}
+            return self._fields(rest) if len(rest) < len(row) else TaskRow()
+
+    def _limit(self, key: str, value: Any) -> Any:
+        if not (key.endswith("seconds") and isinstance(value, str)):
+            return value
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.problems.append(f"`limits.{key}`: {error}")
+            return None
+
+    def _from_swe_bench(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """A row of SWE-bench as a task. What it says about the solution never reaches the model."""
-        task = {key: value for key, value in row.items() if key not in SWE_BENCH_KEYS}
-        repo = self._text(row, "repo", required=True)
         named = {"id": "instance_id", "prompt": "problem_statement", "ref": "base_commit"}
-        for key, column in named.items():
-            if key not in task:
-                task[key] = self._text(row, column, required=True)
-        if repo and not any(key in task for key in SOURCE_KEYS):
+        task = {key: row.get(column) for key, column in named.items()}
+        task |= {key: value for key, value in row.items() if key not in SWE_BENCH_KEYS}
+        repo = row.get("repo")
+        if isinstance(repo, str) and repo and not any(key in task for key in SOURCE_KEYS):
             task["git"] = find_clone(self._defaults.repos, repo) or (GITHUB + repo)
         return task
 
-    def _source(self, row: Mapping[str, Any]) -> TaskSource:
-        given = [key for key in SOURCE_KEYS if row.get(key) is not None]
+    def _source(self, fields: TaskRow) -> TaskSource:
+        given: list[SourceKind] = [key for key in SOURCE_KEYS if getattr(fields, key)]
         if len(given) > 1:
             self.problems.append(f"`{'` and `'.join(given)}` exclude one another: a task has one source")
         if not given:
@@ -214,125 +259,47 @@ class _TaskReader:
             self.problems.append("there is no source: give `root`, `git` with `ref`, or `archive` (or --root for all)")
             return TaskSource("root", "")
         kind = given[0]
-        location, ref = self._text(row, kind, required=True), self._text(row, "ref")
-        if kind == "git":
-            if not is_remote(location):
-                location = self._existing(location, kind, folder=True)
-            if not ref:
-                self.problems.append("`git` needs `ref`, the commit to start from")
-            return TaskSource("git", location, ref)
-        if ref:
+        location: str = getattr(fields, kind)
+        if kind == "git" and not fields.ref:
+            self.problems.append("`git` needs `ref`, the commit to start from")
+        elif kind != "git" and fields.ref:
             self.problems.append(f"`ref` goes with `git`, not with `{kind}`")
-        return TaskSource(
-            "root" if kind == "root" else "archive", self._existing(location, kind, folder=kind == "root")
-        )
+        if kind != "git" or not is_remote(location):
+            location = self._existing(location, kind, folder=kind != "archive")
+        return TaskSource(kind, location, fields.ref)
 
     def _existing(self, path: str, key: str, *, folder: bool) -> str:
-        if not path:
-            return path
         absolute = os.path.realpath(os.path.join(self._folder, os.path.expanduser(path)))
         if not (os.path.isdir(absolute) if folder else os.path.isfile(absolute)):
             self.problems.append(f"`{key}`: there is no {'folder' if folder else 'file'} {absolute}")
         return absolute
 
-    def _model(self, row: Mapping[str, Any]) -> str:
-        model = self._text(row, "model")
-        if not model:
-            return self._defaults.model
+    def _model(self, model: str) -> str:
         if not model.startswith("script:"):
-            return model
+            return model or self._defaults.model
         return f"script:{self._existing(model.removeprefix('script:'), 'model', folder=False)}"
 
-    def _mode(self, row: Mapping[str, Any]) -> str:
+    def _mode(self, mode: str) -> str:
         from wieldy.policy.permissions.modes import find_mode
 
-        mode = self._text(row, "mode")
-        if not mode:
-            return self._defaults.mode
         try:
-            return find_mode(mode).name
+            return find_mode(mode).name if mode else self._defaults.mode
         except ValueError as error:
             self.problems.append(f"`mode`: {error}")
             return ""
 
-    def _tools(self, row: Mapping[str, Any]) -> tuple[str, ...] | None:
-        if row.get("tools") is None:
-            return None
+    def _tools(self, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
         from wieldy.tools import MODULES
 
-        names = self._texts(row, "tools")
-        for name in names:
+        for name in names or ():
             if name not in MODULES and not name.startswith("mcp__"):
                 self.problems.append(f"`tools`: there is no tool `{name}`{did_you_mean(name, MODULES)}")
         return names
 
-    def _settings(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        settings = self._object(row, "settings")
-        self.problems += [f"`settings`: {problem}" for problem in check_settings(settings)]
-        return settings
 
-    def _limits(self, row: Mapping[str, Any]) -> TaskLimits:
-        values: dict[str, Any] = {}
-        for key, value in self._object(row, "limits").items():
-            if key not in LIMIT_KEYS:
-                self.unknown.append(f"limits.{key}")
-            elif value is not None:
-                values[key] = self._limit(key, value)
-        return TaskLimits(**values)
-
-    def _limit(self, key: str, value: Any) -> float | None:
-        if key.endswith("seconds") and isinstance(value, str):
-            try:
-                return parse_duration(value)
-            except ValueError as error:
-                self.problems.append(f"`limits.{key}`: {error}")
-                return None
-        is_number = isinstance(value, int if key == "max_turns" else int | float) and not isinstance(value, bool)
-        if not is_number or not value > 0:
-            kind = "a whole number" if key == "max_turns" else "a number"
-            self.problems.append(f"`limits.{key}` must be {kind} above 0, not {json.dumps(value)}")
-            return None
-        number: float = value
-        return number
-
-    def _env(self, row: Mapping[str, Any]) -> dict[str, str]:
-        env = self._object(row, "env")
-        for name, value in env.items():
-            if not isinstance(value, str) or "\0" in value or not name or "=" in name or "\0" in name:
-                self.problems.append(f"`env`: `{name}` must be a variable with a text")
-        return env
-
-    def _tags(self, row: Mapping[str, Any]) -> tuple[str, ...]:
-        tags = row.get("tags")
-        return (tags,) if isinstance(tags, str) else self._texts(row, "tags")
-
-    def _object(self, row: Mapping[str, Any], key: str) -> dict[str, Any]:
-        value = row.get(key)
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            self.problems.append(f"`{key}` must be an object, not {json.dumps(value)[:60]}")
-            return {}
-        return value
-
-    def _texts(self, row: Mapping[str, Any], key: str) -> tuple[str, ...]:
-        value = row.get(key)
-        if value is None:
-            return ()
-        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-            self.problems.append(f"`{key}` must be a list of texts, not {json.dumps(value)[:60]}")
-            return ()
-        return tuple(value)
-
-    def _text(self, row: Mapping[str, Any], key: str, *, required: bool = False) -> str:
-        value = row.get(key)
-        if isinstance(value, str) and "\0" not in value and (value.strip() or not required):
-            return value
-        if value is None and not required:
-            return ""
-        problem = "is missing" if value is None else "is empty" if value == "" else "must be a text"
-        self.problems.append(f"`{key}` {problem}")
-        return ""
+@cache
+def _row_parameters() -> Parameters:
+    return Parameters.from_type(TaskRow)
 
 
 def check_settings(settings: Mapping[str, Any]) -> tuple[str, ...]:
