@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -15,15 +16,19 @@ from wieldy.core.filesystem import LOCAL_FILES, FileSystem
 from wieldy.policy.permissions.paths import is_below
 from wieldy.shell.effects.sweeps import UncertainNames
 
-MAX_FOLDERS = 2_000
+MAX_PLACES = 2_000
 MAX_POINTER_SIZE = 1_000_000
-MAX_ALTERNATES = 5
 MAX_CACHED = 64
 # In these every file may be read, at any depth; the others are read by name.
 _WALKED = ("info", "refs", "logs", "objects/info", "rebase-merge", "rebase-apply", "sequencer", "worktrees", "reftable")
 _LISTED = ("", "objects", "objects/pack")
-_FILE_SETTING = re.compile(r"^[ \t]*(path|skiplist|\w*file)[ \t]*=[ \t]*(.+)$", re.IGNORECASE | re.MULTILINE)
-_SETTING_ENDS = re.compile(r"[ \t]*[#;].*$|\"")
+_SETTINGS_TOKEN = re.compile(
+    r'[#;][^\n]*|\[(?:[^\]\n"]|"(?:[^"\\\n]|\\.)*")*\]'
+    r'|(?P<key>[a-z][a-z0-9-]*)[ \t]*(?:=(?P<value>(?:[^"\\\n#;]|\\(?:\r?\n|.)|"(?:[^"\\\n]|\\(?:\r?\n|.))*")*))?',
+    re.IGNORECASE,
+)
+_QUOTING = re.compile(r'\\\r?\n|"|\\(.)')
+_NAMES_FILE = re.compile(r"path|skiplist|.*file", re.IGNORECASE)
 
 
 class _Finding(Struct, frozen=True):
@@ -60,13 +65,13 @@ def _git_dir(root: str, files: FileSystem) -> str:
     path = os.path.join(root, ".git")
     if files.is_folder(path):
         return files.realpath(path)
-    text = _read(path, files)
-    return files.realpath(os.path.join(root, text.removeprefix("gitdir:").strip())) if text else path
+    text = _read(path, files).rstrip("\r\n")  # blanks belong to the name
+    return files.realpath(os.path.join(root, text.removeprefix("gitdir: "))) if text else path
 
 
 def _pointed(folder: str, name: str, files: FileSystem) -> str | None:
     """The path in a file of git's folder that names another one."""
-    text = _read(os.path.join(folder, name), files).strip()
+    text = _read(os.path.join(folder, name), files).rstrip("\r\n")
     return files.realpath(os.path.join(folder, text)) if text else None
 
 
@@ -81,8 +86,11 @@ def _belongs(folder: str, root: str, git_dir: str, common: str, files: FileSyste
         return False
     if os.path.dirname(git_dir) == os.path.join(common, "worktrees"):
         return _pointed(git_dir, "gitdir", files) == os.path.join(root, ".git")
-    work_tree = re.search(r"^\s*worktree\s*=\s*(.+?)\s*$", _read(os.path.join(git_dir, "config"), files), re.M)
-    return work_tree is not None and files.realpath(os.path.join(git_dir, work_tree[1].strip('"'))) == root
+    if folder != git_dir:
+        return False  # git made no submodule that shares another repository's folder
+    settings = _parse_settings(_read(os.path.join(git_dir, "config"), files))
+    work_trees = [value for key, value in settings if key.lower() == "worktree"]
+    return bool(work_trees) and files.realpath(os.path.join(git_dir, work_trees[-1])) == root
 
 
 def _look(git_dir: str, root: str, files: FileSystem) -> _Finding:
@@ -95,7 +103,7 @@ def _look(git_dir: str, root: str, files: FileSystem) -> _Finding:
         finder.list_folder(os.path.join(git_dir, name))
     for name in _WALKED:
         finder.walk(os.path.join(git_dir, name))
-    finder.add_alternates(os.path.join(git_dir, "objects"), MAX_ALTERNATES)
+    finder.add_alternates(os.path.join(git_dir, "objects"))
     for name in ("config", "config.worktree"):
         finder.add_settings(os.path.join(git_dir, name), git_dir)
     finding = _Finding(finder.looked_at, tuple(finder.links), tuple(finder.named))
@@ -116,9 +124,7 @@ class _Finder:
 
     def list_folder(self, path: str) -> list[str]:
         """Note the links in a folder; its own folders."""
-        self.looked_at[path] = _state(path, self._files)
-        if len(self.looked_at) > MAX_FOLDERS:
-            raise UncertainNames(f"{path} is one of too many folders of git to see whether links lead out of it")
+        self._note(path)
         try:
             entries = self._files.list_folder(path)
         except OSError:
@@ -132,28 +138,48 @@ class _Finder:
         while pending:
             pending += self.list_folder(pending.pop())
 
-    def add_alternates(self, objects: str, depth: int) -> None:
+    def add_alternates(self, objects: str) -> None:
         path = os.path.join(objects, "info", "alternates")
-        for line in self._read(path).splitlines():
-            if line.strip() and not line.startswith("#"):
-                folder = self._files.realpath(os.path.join(objects, line.strip().strip('"')))
+        for line in self._read_once(path).split("\n"):
+            if line and not line.startswith("#"):
+                if line.startswith('"') and "\\" in line:
+                    raise UncertainNames(f"{path} names a folder with escaped characters")
+                folder = self._files.realpath(os.path.join(objects, line.strip('"')))
                 self.named.append(folder)
-                if depth:
-                    self.add_alternates(folder, depth - 1)
+                self.add_alternates(folder)
 
     def add_settings(self, path: str, git_dir: str) -> None:
-        for name, written in _FILE_SETTING.findall(self._read(path)):
-            value = _SETTING_ENDS.sub("", written).strip()
-            starts = (git_dir,) if name.lower() == "path" else (git_dir, self._root)
-            for start in starts if value else ():
-                target = os.path.normpath(os.path.join(start, os.path.expanduser(value)))
-                # What lies in the work tree came with it, as the settings did.
-                if self._files.exists(target) and not (name.lower() != "path" and is_below(target, self._root)):
+        """Add what a settings file, and what it includes, names; what lies in the work tree is judged as well."""
+        for key, value in _parse_settings(self._read_once(path)):
+            if not value or not _NAMES_FILE.fullmatch(key):
+                continue
+            if value.startswith(("%(", ":(")):
+                raise UncertainNames(f"{path} names a file by {value!r}, which depends on how git was built")
+            includes = key.lower() == "path"
+            for start in (os.path.dirname(path),) if includes else (git_dir, self._root):
+                target = os.path.join(start, os.path.expanduser(value))
+                if self._files.exists(target):
                     self.named.append(target)
+                    if includes:
+                        self.add_settings(target, git_dir)
 
-    def _read(self, path: str) -> str:
+    def _note(self, path: str) -> None:
         self.looked_at[path] = _state(path, self._files)
+        if len(self.looked_at) > MAX_PLACES:
+            raise UncertainNames(f"{path} is one of too many places of git to see whether they lead out of it")
+
+    def _read_once(self, path: str) -> str:
+        if path in self.looked_at:
+            return ""
+        self._note(path)
         return _read(path, self._files)
+
+
+def _parse_settings(text: str) -> Iterator[tuple[str, str]]:
+    """The keys and values of a settings file as git reads them, without their sections."""
+    for token in _SETTINGS_TOKEN.finditer(text):
+        if token["value"] is not None:
+            yield token["key"], _QUOTING.sub(lambda escape: escape[1] or "", token["value"]).strip()
 
 
 def _state(path: str, files: FileSystem) -> tuple[int, int, int]:
@@ -165,8 +191,11 @@ def _state(path: str, files: FileSystem) -> tuple[int, int, int]:
 
 
 def _read(path: str, files: FileSystem) -> str:
-    """The text of a small regular file; nothing of any other."""
+    """The text of a regular file; nothing of any other. Raises `UncertainNames` for one that is too large."""
     try:
-        return files.read_start(path, MAX_POINTER_SIZE).decode("utf-8", "replace") if files.is_file(path) else ""
+        data = files.read_start(path, MAX_POINTER_SIZE) if files.is_file(path) else b""
     except OSError:
         return ""
+    if len(data) == MAX_POINTER_SIZE:
+        raise UncertainNames(f"{path} is too large to see what git reads because of it")
+    return data.decode("utf-8", "surrogateescape")

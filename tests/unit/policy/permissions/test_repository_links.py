@@ -92,6 +92,39 @@ def forged_submodule(root: str, home: str) -> None:
     Path(root, ".git").write_text(f"gitdir: {home}/private/.git\n")
 
 
+def submodule_of(root: str, home: str) -> None:
+    """A submodule whose folder names the work tree, as git makes it, and another repository beside."""
+    module = Path(root, ".git/modules/src")
+    module.mkdir(parents=True)
+    (module / "HEAD").write_text("ref: refs/heads/main\n")
+    (module / "config").write_text("[core]\n\tworktree = ../../../src\n")
+    (module / "gitdir").write_text(f"{root}/src/.git\n")
+    (module / "commondir").write_text(f"{home}/private/.git\n")
+    Path(root, "src/.git").write_text("gitdir: ../.git/modules/src\n")
+
+
+def nested_include(key: str, value: str) -> Callable[[str, str], None]:
+    def attack(root: str, home: str) -> None:
+        content("more", f"[a]\n{key} = {value}\n")(root, home)
+        content("config", "[include]\n\tpath = more\n")(root, home)
+
+    return attack
+
+
+def include_through_a_link(root: str, home: str) -> None:
+    Path(home, "sub").mkdir()
+    Path(root, "linked").symlink_to(f"{home}/sub")
+    content("config", "[include]\n\tpath = ../linked/../.netrc\n")(root, home)
+
+
+def common_behind_a_blank(root: str, home: str) -> None:
+    """A folder whose name ends in a blank, beside one without."""
+    forged_common(root, home)
+    Path(root, "claim").rename(Path(root, "claim "))
+    Path(root, "claim").mkdir()
+    Path(root, ".git").write_text("gitdir: claim \n")
+
+
 def linked_git(root: str, home: str) -> None:
     Path(root, ".git").rename(Path(root, "moved"))
     Path(root, ".git").symlink_to(f"{home}/private/.git")
@@ -126,9 +159,19 @@ ATTACKS = {
     "includeIf": content("config", '[includeIf "gitdir:/"]\n\tpath = "HOME/.netrc" # x\n'),
     "excludes": content("config", "[core]\n\texcludesFile = HOME/.netrc\n"),
     "ignored revisions": content("config", "[blame]\n\tignoreRevsFile = HOME/.netrc\n"),
+    "one line": content("config", "[include] path = HOME/.netrc\n"),
+    "one line of a file": content("config", "[blame]ignoreRevsFile=HOME/.netrc\n"),
+    "continued line": content("config", "[include]\n\tpath = \\\nHOME/.netrc\n"),
+    "continued comment": content("config", "[include]\n# x \\\npath = HOME/.netrc\n"),
+    "quoted comment": content("config", '[include]\n\tpath = "HOME/private/.git/../../"".netrc" ; x\n'),
+    "carriage return": content("config", "[include]\r\npath = HOME/.netrc\r\n"),
+    "nested include": nested_include("path", "HOME/.netrc"),
+    "nested file": nested_include("ignoreRevsFile", "HOME/.netrc"),
+    "include through a link": include_through_a_link,
     "skip list": content("config", "[fsck]\n\tskipList = HOME/.netrc\n"),
     "work tree": forged_work_tree,
     "common folder": forged_common,
+    "common folder behind a blank": common_behind_a_blank,
     "submodule": forged_submodule,
     "linked folder": linked_git,
 }
@@ -144,6 +187,47 @@ def test_what_git_would_read_elsewhere_is_asked_about(judge, called, private, re
         assert decision.behavior == "ask", (command, decision.reasons)
         denied = judge(mode="bypassPermissions", deny=[f"Read(/{home}/**)"]).decide(called("Bash", command))
         assert denied.behavior == "deny", (command, denied.reasons)
+
+
+UNCERTAIN = {
+    "prefix": ("config", "[include]\n\tpath = %(prefix)/../HOME/.netrc\n"),
+    "late include": ("config", "#" * 1_100_000 + "\n[include]\n\tpath = HOME/.netrc\n"),
+    "escaped alternates": ("objects/info/alternates", '"\\057HOME/private/.git/objects"\n'),
+}
+
+
+@pytest.mark.parametrize("name", UNCERTAIN)
+def test_what_cannot_be_told_is_asked_about(judge, called, private, repository, home, name) -> None:
+    content(*UNCERTAIN[name])(repository, home)
+    for command in COMMANDS:
+        assert judge().decide(called("Bash", command)).behavior == "ask"
+        denied = judge(mode="bypassPermissions", deny=[f"Read(/{home}/**)"])
+        assert denied.decide(called("Bash", command)).behavior == "ask"
+
+
+def test_a_submodule_does_not_borrow_another_repository(judge, called, private, repository: str, home: str) -> None:
+    commands = ("git -C src log -p", "cd src && git log")
+    submodule_of(repository, home)
+    for command in commands:
+        assert judge().decide(called("Bash", command)).behavior == "ask"
+        rules = [f"Read(/{home}/private/**)"]
+        assert judge(mode="bypassPermissions", deny=rules).decide(called("Bash", command)).behavior == "deny"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", ["objects/info/alternates", "config"])
+def test_names_that_lead_back_to_themselves_are_followed_once(repository: str, name: str) -> None:
+    line = ".\n" if name.endswith("alternates") else "[include] path = config\n"
+    Path(repository, ".git", name).write_text(line * 5_000)
+    assert outside_reads(repository) == []
+
+
+def test_settings_may_name_files_of_the_project(judge, called, repository: str) -> None:
+    Path(repository, ".git/config").write_text("[include] path = ../.gitsettings\n[blame] ignoreRevsFile = revs\n")
+    Path(repository, "revs").touch()
+    Path(repository, ".gitsettings").touch()
+    assert judge().decide(called("Bash", "git blame src/a.py")).behavior == "allow"
+    assert judge(deny=["Read(revs)"]).decide(called("Bash", "git blame src/a.py")).behavior == "deny"
 
 
 def test_a_denied_file_of_the_project_is_not_read_through_a_link(judge, called, repository: str) -> None:
@@ -181,7 +265,7 @@ def test_a_change_is_seen_in_spite_of_the_memory(repository: str, home: str) -> 
 
 
 def test_too_many_folders_are_asked_about(judge, called, repository: str) -> None:
-    for number in range(repository_links.MAX_FOLDERS + 1):
+    for number in range(repository_links.MAX_PLACES + 1):
         os.mkdir(f"{repository}/.git/refs/heads/{number}")
     decision = judge().decide(called("Bash", "git log"))
     assert decision.behavior == "ask"
