@@ -513,6 +513,10 @@ async def _neutral_environment(analysis: Analysis, workspace: Workspace, *, is_c
             roots = (workspace.root, *workspace.extra_roots)
             surrounding = {**workspace.env, **workspace.setting("env")}
             variables |= neutral_python_environment(pythons, roots, surrounding=surrounding, on_host=on_host)
+    if on_host and any(part.program == "rg" for part in analysis.parts):
+        from wieldy.shell.running.launch import RIPGREP_CONFIG
+
+        variables["RIPGREP_CONFIG_PATH"] = RIPGREP_CONFIG
     if repositories := analysis.neutral_git_folders:
         from wieldy.core.git import neutral_git_environment
 

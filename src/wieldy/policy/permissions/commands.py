@@ -22,7 +22,7 @@ from wieldy.shell.effects.programs.offers import escalating_option, tested_paths
 from wieldy.shell.effects.programs.profiles import profile_of
 from wieldy.shell.effects.programs.transfers import linked_paths, list_folder, overwritten, transfers, written_patterns
 from wieldy.shell.effects.programs.wrappers import takes_input_arguments
-from wieldy.shell.effects.sweeps import UncertainNames, find_links
+from wieldy.shell.effects.sweeps import UncertainNames, enclosing_folders, find_links, ignore_file_links
 
 if TYPE_CHECKING:
     from wieldy.shell.effects.analysis import Analysis
@@ -66,19 +66,31 @@ class CommandPolicy:
     def _judge_repositories(
         self, command: str, analysis: Analysis, exact_rule: Rule | None, context: DecisionContext
     ) -> Iterator[Finding]:
-        """Judge what git reads outside its own folders, because of links and names in them."""
+        """Judge what git and rg read elsewhere, because of links and names in a repository and of ignore files."""
         if exact_rule is not None or (context.mode.accepts_all and not self._files.denies_anything):
             return
         try:
-            for folder in analysis.git_folders:
-                for path in outside_reads(folder, self._files.files):
-                    access = FileAccess(Reads(path), command, recursive=True)
-                    finding = self._files.judge(access, context)
-                    if finding.behavior != "allow":
-                        text = f"{finding.reason.text}, and git in {folder} may read it"
-                        yield replace(finding, reason=replace(finding.reason, text=text))
+            for program, folder, path in self._led_elsewhere(analysis):
+                access = FileAccess(Reads(path), command, recursive=True)
+                finding = self._files.judge(access, context)
+                if finding.behavior != "allow":
+                    text = f"{finding.reason.text}, and {program} in {folder} may read it"
+                    yield replace(finding, reason=replace(finding.reason, text=text))
         except UncertainNames as error:
             yield Finding(Reason("path", "ask", str(error), part=command))
+
+    def _led_elsewhere(self, analysis: Analysis) -> Iterator[tuple[str, str, str]]:
+        """The programs, folders and paths of what is read elsewhere. Raises `UncertainNames`."""
+        files = self._files.files
+        for folder in analysis.git_folders:
+            yield from (("git", folder, path) for path in outside_reads(folder, files))
+        for part in analysis.parts:
+            if part.program == "rg":
+                searched = (*part.cwds, *(effect.path for effect in part.effects if isinstance(effect, Reads)))
+                for folder in enclosing_folders(searched, self._files.is_inside):
+                    links = ignore_file_links(folder, files)
+                    excludes = outside_reads(folder, files) if files.exists(os.path.join(folder, ".git")) else ()
+                    yield from (("rg", folder, path) for path in (*links, *excludes))
 
     def _judge_sweeps(
         self, command: str, analysis: Analysis, exact_rule: Rule | None, context: DecisionContext

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from wieldy.core.filesystem import LOCAL_FILES, Entry, FileSystem
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from wieldy.shell.effects.command_part import Sweep
 
 MAX_ENTRIES = 50_000
+_IGNORE_FILES = (".ignore", ".rgignore", ".gitignore")
 _SPECIAL = re.compile(r"[*?\[\]\\]")
 _SPLIT_CHARACTERS = re.compile(r"[\s'\"\\]")
 _EXPANDED_CHARACTERS = re.compile(r"[\s*?\[\]\\]")
@@ -32,6 +33,25 @@ def find_links(
             yield from finder.match(sweep, sweep.folder, [name for name in sweep.pattern.split("/") if name])
         else:
             yield from finder.walk(sweep)
+
+
+def enclosing_folders(paths: Iterable[str], is_inside: Callable[[str], bool]) -> Iterator[str]:
+    """These paths and the folders above them, as far as they are inside, each once."""
+    seen: set[str] = set()
+    for path in paths:
+        folder = path
+        while folder not in seen and is_inside(folder):
+            seen.add(folder)
+            yield folder
+            folder = os.path.dirname(folder)
+
+
+def ignore_file_links(folder: str, files: FileSystem = LOCAL_FILES) -> list[str]:
+    """The symlinks among the ignore files of a folder: rg quotes lines that it does not understand.
+
+    That holds where it starts and above; of those below, `ripgreprc` keeps it from saying anything.
+    """
+    return [path for name in _IGNORE_FILES if files.is_link(path := os.path.join(folder, name))]
 
 
 class _LinkFinder:

@@ -23,6 +23,8 @@ PIPE_BYTES = 1 << 20
 MEMORY_MB = 4_096
 DEFAULT_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin")
 PREAMBLE = str(Path(__file__).with_name("preamble.sh"))
+RIPGREP_CONFIG = str(Path(__file__).with_name("ripgreprc"))
+"""In place of the person's own: rg shows no lines of ignore files, which a project may have linked elsewhere."""
 # Bash expands the value of BASH_ENV.
 _ESCAPED_PREAMBLE = PREAMBLE.translate({ord(char): f"\\{char}" for char in '\\$`"'})
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
+from tests.needs import skip_untested
 
 from wieldy import Toolbox
 from wieldy.faces.terminal.input import FileIndex
@@ -66,3 +68,45 @@ def test_completion_of_file_names_ends(tmp_path, target):
     (tmp_path / "project" / "a.txt").touch()
     plant(tmp_path / "project" / ".ignore", target, tmp_path)
     assert "secret-token" not in str(FileIndex(str(tmp_path / "project")).search("a"))
+
+
+@pytest.mark.asyncio
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", [*KINDS, ".git/info/exclude", "sub/.ignore"])
+async def test_rg_in_a_command_shows_nothing_of_the_target(tmp_path, monkeypatch, kind):
+    rg = shutil.which("rg") or skip_untested("there is no rg on PATH")
+    config = tmp_path / "ripgreprc"
+    config.write_text("--debug\n")
+    (tmp_path / "bin").mkdir()
+    shutil.copy(os.path.realpath(rg), tmp_path / "bin" / "rg")
+    monkeypatch.setenv("WIELDY_HOME", f"{tmp_path}/home")
+    monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(config))
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    (project / "sub").mkdir(parents=True)
+    (project / ".git" / "info").mkdir(parents=True)
+    (project / ".git" / "HEAD").touch()
+    outside.mkdir()
+    (project / "sub" / "a.txt").write_text("needle")
+    plant(project / kind, "secret", outside)
+    is_below = kind.startswith("sub/")
+    commands = (
+        "rg needle",
+        "rg needle .",
+        "rg --files",
+        "rg needle sub",
+        "cd sub && rg needle",
+    )
+    async with Toolbox(project, settings={}) as box:
+        for command in commands:
+            result = await box.call("Bash", command=command)
+            is_judged = not is_below or "sub" in command
+            assert ("is outside the allowed folders, and rg" in result.text) == is_judged, (command, result.text)
+            assert is_judged or "needle" in result.text or "a.txt" in result.text, (command, result.text)
+            assert "token" not in result.text and "also" not in result.text, (command, result.text)
+        for command in ("rg --debug needle", "rg --no-config needle", "RIPGREP_CONFIG_PATH= rg needle"):
+            assert "not permitted" in (await box.call("Bash", command=command)).text, command
+    deny = {"permissions": {"deny": [f"Read(/{outside}/**)"]}}
+    async with Toolbox(project, settings=deny, mode="bypassPermissions") as box:
+        for command in ("rg needle sub", "cd sub && rg needle"):
+            assert (await box.call("Bash", command=command)).is_error

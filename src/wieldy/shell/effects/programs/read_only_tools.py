@@ -122,8 +122,8 @@ READ_ONLY_TOOLS: Mapping[str, ProgramSpec] = {
         "--multiline --multiline-dotall --pcre2 --engine= --only-matching --replace= --sort= --sortr= --color= "
         "--colors= --heading --no-heading --column --no-column --vimgrep --with-filename --no-filename --trim --text "
         "--quiet --null --null-data --follow --unrestricted --encoding= --max-filesize= --one-file-system --passthru "
-        "--pretty --no-messages --threads= --crlf --binary --no-config --glob-case-insensitive --context-separator= "
-        "--field-match-separator= --include-zero --line-buffered --path-separator= --debug --help --version",
+        "--pretty --no-messages --threads= --crlf --binary --glob-case-insensitive --context-separator= "
+        "--field-match-separator= --include-zero --line-buffered --path-separator= --help --version",
         "pattern then files",
         exact=True,
         pattern_options=("-e", "-f", "--regexp", "--file", "--files", "--type-list"),
