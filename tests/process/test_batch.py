@@ -475,3 +475,7 @@ def test_what_a_batch_writes_is_private_at_umask_0_and_copies_of_a_private_proje
                 *(above for above in path.parents if above.is_relative_to(batch.folder) and above != batch.folder),
             ]
             assert any(place.stat().st_mode & 0o077 == 0 for place in places), path
+        for path in (top, *(Path(folder, name) for folder, names, files in os.walk(top) for name in (*names, *files))):
+            above = [each for each in path.parents if each.is_relative_to(batch.folder) and each != batch.folder]
+            is_private = any(each.stat().st_mode & 0o077 == 0 for each in above)
+            assert is_private or path.is_symlink() or path.stat().st_mode & 0o022 == 0, path

@@ -126,6 +126,38 @@ def test_text_that_a_project_supplies_is_read_by_one_reader():
     assert not unknown, "use core/project_text.py, or say above why not"
 
 
+MAKERS_OF_OTHER_FOLDERS = {
+    "core/state_dirs.py": "the function itself",
+    "core/realpath.py": "folders of the project that a call writes to",
+    "files/writing/": "the same",
+    "files/working_copies.py": "in the private folder of copies and journals, as git makes them",
+    "faces/batch/": "in the private folders of a run and its copies",
+    "faces/batch/remote.py": "an object store",
+    "policy/permissions/protected_watch.py": "what a command removed of the project",
+    "policy/settings/store.py": "`info` of a repository",
+    "shell/backends/overlay.py": "in the private folder of an overlay",
+    "shell/diagnostics/review.py": "the cache, below a private folder",
+    "shell/sandbox/sandbox.py": "in the temporary folder of a trial",
+    "shell/sandbox/policy.py": "in a shared folder of a repository",
+    "tools/subagents.py": "in the copy of an agent",
+    "engine/results.py": "below a private folder",
+    "agent/export.py": "below a folder that the person names",
+}
+
+
+def test_folders_for_our_own_files_are_made_in_one_place():
+    """Made otherwise they would be as open as the umask is, or those above them. A module that does says here why."""
+    makers = {
+        str(path.relative_to(SOURCE))
+        for path in MODULES
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("mkdir", "makedirs")
+    }
+    unknown = {path for path in makers if not any(path.startswith(known) for known in MAKERS_OF_OTHER_FOLDERS)}
+    assert not unknown, "use make_private_folder or make_folders of core/state_dirs.py, or say above why not"
+    assert all(any(path.startswith(known) for path in makers) for known in MAKERS_OF_OTHER_FOLDERS)
+
+
 def test_programs_that_we_run_are_found_in_one_place():
     """Found otherwise, one that a project has put on PATH would run. The others look, and run nothing of what they find."""
     others = {

@@ -19,7 +19,7 @@ from wieldy.cli.arguments import add_root, command_parser
 from wieldy.core.console import write, write_json
 from wieldy.core.errors import SessionError
 from wieldy.core.programs import own_program
-from wieldy.core.state_dirs import config_home, state_home
+from wieldy.core.state_dirs import config_home, make_private_folder, state_home
 from wieldy.core.text import truncate_line
 from wieldy.engine.toolbox import Toolbox
 
@@ -290,7 +290,7 @@ def _check_server(name: str, state: ServerState, server: ManagedServer | None) -
 def _check_state_folder(root: Path) -> CheckResult:
     folder = state_home()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
         probe = folder / f".probe-{os.getpid()}"
         probe.write_text("")
         probe.unlink()

@@ -17,6 +17,7 @@ from wieldy.cli.arguments import add_root, add_subcommand, command_parser
 from wieldy.core.console import encode_json, write, write_error, write_json, write_json_text
 from wieldy.core.messages import ContentBlock
 from wieldy.core.session_files import TRANSCRIPT_NAME
+from wieldy.core.state_dirs import write_private
 from wieldy.core.text import plural, without_reminders
 
 EXAMPLES = """examples:
@@ -102,7 +103,7 @@ def _export(options: argparse.Namespace) -> int:
         from wieldy.agent.export import record_script
 
         script = json.dumps(record_script(folder), ensure_ascii=False, indent=1) + "\n"
-        Path(options.script).write_text(script, encoding="utf-8")
+        write_private(Path(options.script), script.encode())
         write_error(f"{options.script}: try it with `wieldy -p … --model script:{options.script}`")
         return 0
     for record in raw_records(folder):

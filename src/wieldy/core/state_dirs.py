@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from wieldy.core.errors import SettingsError
@@ -45,25 +46,44 @@ def shared_folders(env: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
     return (config_home(env) / "memory", *skill_homes(env))
 
 
-def make_private_folder(folder: Path) -> None:
-    """Create a folder, and those above it that do not exist, for its owner only. Refuses one that others own or can write to.
-
-    Raises `PermissionError`. Where a folder above belongs to another user, who could swap what is in it, only a sticky one is
-    accepted, such as /tmp.
-    """
+def make_folders(folder: Path, mode: int = 0o755) -> None:
+    """Create a folder, and those above it that do not exist; at no umask can others write to them."""
     for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
-        missing.mkdir(mode=0o700, exist_ok=True)
-    if (why := _why_foreign(folder)) is not None:
-        raise PermissionError(errno.EPERM, f"{why}; remove it or name another folder", str(folder))
+        missing.mkdir(mode=mode, exist_ok=True)
 
 
-def _why_foreign(folder: Path) -> str | None:
+def make_private_folder(folder: Path) -> None:
+    """Create a folder, and those above it that do not exist, for its owner only. Raises `PermissionError` for a foreign one."""
+    make_folders(folder, 0o700)
+    is_own = not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
+    if (why := why_foreign(folder) if is_own else "the folder belongs to another user") is not None:
+        raise PermissionError(errno.EPERM, f"{why}; remove it, or name another folder", str(folder))
+
+
+def why_foreign(folder: Path) -> str | None:
+    """Why another user could change or replace what is in a folder; None if nobody can.
+
+    Trusted are root and the owners of `/` and of the home folder, and above the folder sticky ones of theirs, such as /tmp.
+    """
     if not hasattr(os, "getuid"):
         return None
-    status = os.stat(folder)
-    if status.st_uid != os.getuid():
-        return "the folder belongs to another user"
-    return "others can write to the folder" if status.st_mode & stat.S_IWOTH else None
+    trusted = {0, os.getuid(), os.stat("/").st_uid}
+    with suppress(OSError, SettingsError):
+        trusted.add(user_home().stat().st_uid)  # in a container, that of the machine's user
+    real = Path(os.path.realpath(folder))
+    for place in (real, *real.parents):
+        status, name = place.stat(), "the folder" if place == real else place
+        if status.st_uid not in trusted:
+            return f"{name} belongs to another user"
+        if status.st_mode & stat.S_IWOTH and (place == real or not status.st_mode & stat.S_ISVTX):
+            return f"others can write to {name}"
+    return None
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that only its owner may read if it is created. Raises `OSError`."""
+    with open(path, "wb", opener=open_private) as file:
+        file.write(data)
 
 
 def open_lock_file(path: str) -> int:

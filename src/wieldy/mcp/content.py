@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wieldy.core.outcome import Block, Content, Image, Text
+from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.tool import Output
 from wieldy.files.detection import media_type_of
 
@@ -112,7 +113,7 @@ class _Converter:
         self._file_count += 1
         if self._file_count > MAX_SAVED_FILES:
             return
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self._folder)
         extension = EXTENSIONS.get(kind) or _NO_LETTER.sub("", kind.rpartition("/")[2])[:10] or "bin"
         path = self._folder / f"mcp-{os.urandom(4).hex()}.{extension}"
         path.write_bytes(raw)

@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from wieldy.core.errors import WieldyError
 from wieldy.core.events import RunEnded
-from wieldy.core.state_dirs import fsync_folder, make_private_folder
+from wieldy.core.state_dirs import fsync_folder, make_folders, make_private_folder, open_private, write_private
 from wieldy.core.threads import in_thread, in_thread_uncancellable
 from wieldy.faces.batch.tasks import digest
 
@@ -323,7 +323,7 @@ class ResultStore(RunFolder):
                     f"{self.path} is not empty and holds no batch run (it has {sorted(strangers)[0]}); "
                     "give --out a new folder"
                 )
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folders(self.path, 0o700)
 
     def _take_lock(self) -> None:
         import fcntl
@@ -370,7 +370,7 @@ class ResultStore(RunFolder):
     def _write_progress(self, state: Mapping[str, Any]) -> None:
         temporary = self.path / f".{self.progress_name}.tmp"
         with contextlib.suppress(OSError):
-            temporary.write_bytes(msgspec.json.encode(state))
+            write_private(temporary, msgspec.json.encode(state))
             temporary.replace(self.path / self.progress_name)
 
     @property
@@ -538,7 +538,7 @@ def write_durably(path: Path, data: bytes) -> None:
     """Replace a file by one that is on disk. Raises `OSError`."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "wb", opener=open_private) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from wieldy.core.state_dirs import config_home
+from wieldy.core.state_dirs import config_home, write_private
 from wieldy.core.text import nearest_name, plural, truncate_line, truncate_middle, without_reminders
 from wieldy.core.threads import in_thread
 from wieldy.faces.terminal.calls import parse_input, split_words
@@ -486,7 +486,7 @@ async def _export(chat: Chat, rest: str) -> None:
     if path.exists():
         chat.say(f"{path} exists; /export FILE takes another name")
         return
-    await in_thread(path.write_text, conversation_markdown(messages), "utf-8")
+    await in_thread(write_private, path, conversation_markdown(messages).encode())
     chat.say(f"the conversation is in {path}")
 
 

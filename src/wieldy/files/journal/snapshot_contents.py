@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from wieldy.core.git import look_up_with_git
 from wieldy.core.project_text import read_project_bytes, read_project_text
+from wieldy.core.state_dirs import make_private_folder
 from wieldy.files.journal.entries import FileChange, Uncovered
 from wieldy.files.journal.store import ContentUnavailable
 from wieldy.files.journal.tree_manifest import (
@@ -265,7 +266,7 @@ def open_slot(folder: Path) -> FileCopies:
     """Take the first slot below a folder that no living process has and that needs no recovery. Raises `OSError`."""
     for number in range(SLOTS):
         slot = folder / str(number)
-        slot.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(slot)
         if (lock := try_lock(slot)) is None:
             continue
         try:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wieldy.core.own_writes import note_own_write
+from wieldy.core.state_dirs import make_folders
 
 
 def update_locked(path: Path, change: Callable[[str | None], str]) -> None:
@@ -50,7 +51,7 @@ def _parse(data: bytes) -> dict[str, Any]:
 
 def _update(path: Path, change: Callable[[bytes | None], bytes]) -> None:
     path = Path(os.path.realpath(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(path.parent)
     with _locked(path.parent):
         before = path.read_bytes() if path.exists() else None
         after = change(before)

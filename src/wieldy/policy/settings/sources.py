@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from wieldy.core.errors import SettingsError
 from wieldy.core.project_text import MAX_BYTES, UnfitText, read_project_bytes, upward_folders
-from wieldy.core.state_dirs import config_home
+from wieldy.core.state_dirs import config_home, why_foreign
 from wieldy.policy.permissions.rules import Layer, Origin
 
 if TYPE_CHECKING:
@@ -150,6 +150,8 @@ def load_source(location: SettingsLocation) -> SettingsSource | None:
 
     is_of_project = location.layer in ("project", "local")
     try:
+        if location.layer == "user" and location.file.exists() and (why := why_foreign(location.file.parent)):
+            return broken(f"not read: {why}, so they could have written it; `chmod go-w` takes that right away")
         limit = MAX_BYTES if is_of_project else 4 * MAX_BYTES
         data = read_project_bytes(location.file, [location.folder] if is_of_project else None, limit)
         document = parse_json(data.decode("utf-8"), relaxed=True)
