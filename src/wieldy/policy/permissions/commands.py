@@ -85,12 +85,12 @@ class CommandPolicy:
         for folder in analysis.git_folders:
             yield from (("git", folder, path) for path in outside_reads(folder, files))
         for part in analysis.parts:
-            if part.program == "rg":
+            if profile_of(part.program).quotes_ignore_files:
                 searched = (*part.cwds, *(effect.path for effect in part.effects if isinstance(effect, Reads)))
                 for folder in enclosing_folders(searched, self._files.is_inside):
                     links = ignore_file_links(folder, files)
                     excludes = outside_reads(folder, files) if files.exists(os.path.join(folder, ".git")) else ()
-                    yield from (("rg", folder, path) for path in (*links, *excludes))
+                    yield from ((str(part.program), folder, path) for path in (*links, *excludes))
 
     def _judge_sweeps(
         self, command: str, analysis: Analysis, exact_rule: Rule | None, context: DecisionContext

@@ -30,7 +30,8 @@ class Profile(Struct, frozen=True):
     `streams`: it passes on what it reads and holds no more of it than a line, so that a later program which reads only the
     beginning ends it, as one does that `ends_its_input`. `sees_processes`: fully confined, it would not find whom a port or a
     file belongs to; `only_text`: it looks at nothing but its input and the files it is given. `obeys_project`: settings of the
-    project make it run other programs. A text is a list of words.
+    project make it run other programs. `quotes_ignore_files`: it prints lines of ignore files that it does not understand. A text
+    is a list of words.
     """
 
     subcommands: bool = False
@@ -53,6 +54,7 @@ class Profile(Struct, frozen=True):
     sees_processes: bool = False
     only_text: bool = False
     obeys_project: bool = False
+    quotes_ignore_files: bool = False
 
 
 def _rows(names: str, profile: Profile) -> dict[str, Profile]:
@@ -196,7 +198,7 @@ PROFILES: Mapping[str, Profile] = {
             "--log-file --pdbcls --pastebin"
         ),
     ),
-    "rg": Profile(escalating="--pre"),
+    "rg": Profile(escalating="--pre", quotes_ignore_files=True),
     "rspec": Profile(runs_tests=True, safe=True, escalating="-r --require -I --options -O --out -o"),
     "rubocop": Profile(safe=True, escalating="-r --require --config -c --out -o --plugin"),
     "ruff": Profile(safe=True, escalating="--config --output-file"),
