@@ -30,7 +30,7 @@ from wieldy.files.writing.writers import LocalWriter
 
 # A file that another program changes between our read and our write is edited again on what is there then.
 ATTEMPTS = 3
-# Recovery cannot settle the entries of living writers, so it is not repeated for ever.
+# Recovery cannot settle the entries of living writers, so it is not repeated without end.
 MAX_RECOVERIES = 2
 
 
@@ -343,7 +343,7 @@ def _record_and_write(
 
 
 def _without_replacing_mount_point(writes: Sequence[FileWrite], error: WriteError) -> list[FileWrite] | None:
-    """A file that turns out to be a mount point cannot be replaced: write it in place. None where that is not the matter."""
+    """A file that turns out to be a mount point cannot be replaced: write it in place. None for any other failure."""
     busy = [write.path == error.path and write.method == "replace" for write in writes]
     if error.number != errno.EBUSY or not any(busy):
         return None
@@ -354,7 +354,7 @@ def _without_replacing_mount_point(writes: Sequence[FileWrite], error: WriteErro
 
 
 def _remove_emptied_folders(journal: Journal, requests: Sequence[FileEdit]) -> None:
-    """Remove folders made for files that are gone again, also where the last of several files went by other hands."""
+    """Remove folders made for files that are gone again, also where another program removed the last of several files."""
     folders = {folder for request in requests for folder in request.emptied_folders}
     with suppress(OSError):
         journal.writer.remove_empty_folders(folders)

@@ -62,7 +62,7 @@ def is_small(tree: Path, exclude: Collection[str] = ()) -> bool:
 def copy_tree(source: str | Path, target: str | Path, copy_file: CopyFile, exclude: Collection[str] = ()) -> None:
     """Copy a folder: symlinks as they are, modes and times kept, sockets and pipes left out. Raises `OSError`.
 
-    What vanishes meanwhile is left out: somebody may be working in the folder.
+    What vanishes meanwhile is left out: another program may be working in the folder.
     """
     folders = [(os.fspath(source), os.fspath(target))]
     times: list[tuple[str, os.stat_result]] = []

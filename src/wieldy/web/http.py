@@ -40,7 +40,7 @@ class HttpError(WieldyError):
 
 
 class PermanentError(HttpError):
-    """A retry would fail in the same way until somebody changes the configuration."""
+    """A retry would fail in the same way until the configuration is changed."""
 
 
 class ConnectionRefused(HttpError):

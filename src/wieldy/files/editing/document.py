@@ -1,4 +1,4 @@
-"""A file's bytes seen as text with `\\n` line ends, the way back from positions in the text to offsets in the bytes, and splices:
+"""A file's bytes seen as text with `\\n` line ends, the offsets in the bytes of positions in the text, and splices:
 replaced ranges of bytes, which leave everything else bit for bit as it was.
 """
 
@@ -207,7 +207,7 @@ class Document(Struct, frozen=True, dict=True):
         return self.normalize(self.codec.decode(self.data[self.body :]))
 
     def normalize(self, text: str) -> str:
-        """A text with line ends as `\\n`, and with carriage returns shown where they are none."""
+        """A text with line ends as `\\n`, and with carriage returns shown where they end no line."""
         if not self.has_lone_returns:
             return normalize_newlines(text)
         return text.replace("\r\n", "\n").replace("\r", SHOWN_RETURN)

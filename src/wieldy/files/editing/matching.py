@@ -96,7 +96,7 @@ class FoldedText(Struct, frozen=True):
 
 
 def fold(text: str) -> FoldedText:
-    """Fold a text, keeping the way back."""
+    """Fold a text, keeping the positions in the source."""
     if text.isascii():
         return FoldedText(text)
     pieces: list[str] = []
@@ -116,7 +116,7 @@ def fold(text: str) -> FoldedText:
 
 
 def fold_text(text: str) -> str:
-    """The folded form of a text, where the way back is not needed."""
+    """The folded form of a text, without the positions in the source."""
     return text if text.isascii() else fold(text).text
 
 

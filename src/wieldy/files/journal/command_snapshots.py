@@ -371,7 +371,7 @@ class CommandSnapshot:
 async def record_unwatched(
     workspace: Workspace, uncovered: Uncovered, *, call_id: str, tool: str, turn: str | None
 ) -> None:
-    """Record that nobody watches what a command changes."""
+    """Record that the changes of a command are not watched."""
     journal = workspace.services.journal
     origin = ChangeOrigin(journal.session, call_id, tool, turn, kind="command", uncovered=(uncovered,))
     with suppress(OSError):  # the result of the command says the same

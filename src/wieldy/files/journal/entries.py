@@ -97,7 +97,7 @@ class JournalEntry(Struct, frozen=True):
 
     @property
     def is_known(self) -> bool:
-        """Whether any change is known; false for a command that nobody watched."""
+        """Whether any change is known; false for a command that was not watched."""
         return not self.uncovered or bool(self.files or self.nodes) or any(each.changed for each in self.uncovered)
 
     @property

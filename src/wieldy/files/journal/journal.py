@@ -245,7 +245,7 @@ class Journal:
     """The service `workspace.services.journal`. Files are written through it by `files/apply_edit.py` alone.
 
     Settings: `journal.enabled`, `journal.required`, `journal.maxAgeDays`, `journal.maxBytes`. The async methods run the
-    blocking functions of `files/journal/undo.py` in a thread and emit what recovery had to say.
+    blocking functions of `files/journal/undo.py` in a thread and emit the notices of recovery.
     """
 
     def __init__(self, workspace: Workspace, *, disk: Disk = LOCAL_DISK) -> None:
@@ -275,7 +275,7 @@ class Journal:
     def recover(self) -> None:
         """Finish or roll back what dead writers left."""
         if self.enabled:
-            with suppress(OSError):  # whoever writes next is told
+            with suppress(OSError):  # the next write reports it
                 recover_pending(self.store, self.locks, self.writer, self._notify)
                 if self.workspace.files.is_local and os.path.isdir(self._snapshots):
                     from wieldy.files.journal.command_snapshots import recover_interrupted
@@ -287,10 +287,10 @@ class Journal:
         try:
             return self.enabled and self.store.has_pending()
         except OSError:
-            return False  # whoever writes next is told
+            return False  # the next write reports it
 
     def sweep_if_due(self) -> None:
-        """Compress contents and drop old entries in the background, when enough has come together."""
+        """Compress contents and drop old entries in the background, when there is enough of them."""
         with suppress(RuntimeError):  # the system allows no more threads: another time
             if self.store.uncompressed_bytes > COMPRESS_BYTES:
                 run_in_background(compress_contents, self.store.database.path)
@@ -299,7 +299,7 @@ class Journal:
                 run_in_background(self.retention.sweep)
 
     def hold_locks(self, names: Iterable[str], path: str) -> HeldLocks:
-        """Lock files for writing. Where no lock can be had, goes on without if the journal is not required."""
+        """Lock files for writing. Continues without locks where none can be taken and the journal is not required."""
         try:
             return self.locks.hold(names)
         except OSError as error:

@@ -238,7 +238,7 @@ class FileCopies:
         return content
 
     def reset(self) -> None:
-        """Remove all copies. Only for one who holds no offset."""
+        """Remove all copies. Only while no offset is in use."""
         self._buffer, self._written = bytearray(), 0
         os.ftruncate(self._fd, 0)
 
@@ -294,7 +294,7 @@ def try_lock(slot: Path) -> int | None:
 
 
 def awaits_recovery(slot: Path) -> bool:
-    """Whether a slot that nobody has locked was left by a process that died while a command ran."""
+    """Whether an unlocked slot was left by a process that died while a command ran."""
     return any(slot.glob(f"{RUNNING_PREFIX}*"))
 
 
@@ -328,7 +328,7 @@ class SnapshotScope(Struct, frozen=True):
 
 
 class TreeChanges(Struct, frozen=True):
-    """What changed: files, and symlinks, folders and permissions; and what may have changed without a way back."""
+    """What changed: files, and symlinks, folders and permissions; and what may have changed and cannot be restored."""
 
     changes: tuple[FileChange, ...]
     uncovered: tuple[Uncovered, ...]
@@ -550,7 +550,7 @@ class SnapshotContents:
             self.copies = None
 
     def read(self, path: str, limit: int) -> bytes | str:
-        """The content of a file, or the reason why it cannot be had."""
+        """The content of a file, or the reason why it cannot be read."""
         self.reads += 1
         try:
             descriptor = os.open(path, READ_FLAGS)
@@ -581,7 +581,7 @@ class SnapshotContents:
             self._room -= len(content)
 
     def contents(self, wanted: Iterable[tuple[str, FileStamp, Source, str]]) -> dict[str, bytes]:
-        """The contents that files had, by path, as far as they can be had; each wanted with its source and repository."""
+        """The contents that files had, by path, as far as they are available; each wanted with its source and repository."""
         found: dict[str, bytes] = {}
         in_git: dict[str, dict[bytes, list[tuple[str, int]]]] = {}
         for path, stamp, source, repository in wanted:

@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 APPLICATION_ID = 0x77696C64  # "wild"
 BUSY_SECONDS = 20.0
-# A WAL file that a large transaction has blown up is cut back to this size.
+# A WAL file that a large transaction has enlarged is truncated to this size.
 WAL_BYTES = 16 << 20
 
 # One script for each version of the schema; a database of version n is brought up to date by those after the first n.
@@ -164,7 +164,7 @@ class JournalDatabase:
         except OSError as error:
             if error.errno not in (errno.EROFS, errno.EACCES) or not self.exists:
                 raise
-        # SQLite needs to write to its companions even to read, unless it is told that nobody writes.
+        # SQLite needs to write to its companions even to read, unless it is told that the file does not change.
         try:
             with closing(sqlite3.connect(f"file:{quote(self.path)}?immutable=1", uri=True)) as connection:
                 return query(connection)
@@ -202,7 +202,7 @@ class JournalDatabase:
             raise
 
     def _open(self) -> sqlite3.Connection:
-        """The connection to the file that is at the path now: somebody may have removed or replaced the one we had open."""
+        """The connection to the file that is at the path now: another program may have removed or replaced the open one."""
         if self._connection is not None:
             if self._pid != os.getpid():
                 raise OSError(errno.EINVAL, "an SQLite connection cannot be used after fork", self.path)
@@ -460,7 +460,7 @@ class JournalStore:
     ) -> list[JournalEntry]:
         """The newest `limit` completed entries that fit, oldest first. `call` is the id of a call or of an entry.
 
-        `known_only` leaves out commands of which no change is known, only that nobody watched.
+        `known_only` leaves out commands of which no change is known, only that they were not watched.
         """
         if not self.database.exists:
             return []

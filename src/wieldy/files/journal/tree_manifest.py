@@ -167,7 +167,7 @@ def _check(result: int) -> int:
     return result
 
 
-# Where the content of a file can be had: an offset in the copies, the id of a git object, or nowhere.
+# Where the content of a file is available: an offset in the copies, the id of a git object, or nowhere.
 Source: TypeAlias = int | bytes | None
 
 # Clocks of file systems tick slowly: what was written this shortly before cannot be told from what came after.
@@ -210,7 +210,7 @@ class FolderState:
     subfolders. `mode` and `owner` are its own.
 
     `listing` are all its entries, `others` its pipes, sockets and devices. `fresh` are files that changed so shortly before
-    that their stamp proves nothing. `sources` says, in the order of `names`, where each content can be had; it is filled in
+    that their stamp proves nothing. `sources` says, in the order of `names`, where each content is available; it is filled in
     after the walk. `has_hard_links`: a file in it has other names, by which it can be changed without anything happening in
     this folder.
     """

@@ -162,7 +162,7 @@ class SnapshotComparison:
             self._nodes_now[path] = now
 
     def _source(self, path: str, folder: FolderState, position: int) -> Source:
-        """Where the content of a file can be had. Git's index is asked late where there was no time to ask it before."""
+        """Where the content of a file is available. Git's index is asked late where there was no time to ask it before."""
         source = folder.sources[position]
         index = self._before.indexes.get(folder.repository)
         if source is None and index is not None and folder.names[position] not in folder.fresh:
@@ -170,7 +170,7 @@ class SnapshotComparison:
         return source
 
     def _add_new_folder(self, path: str, folder: FolderState) -> None:
-        """All files in a folder that was not there before are new, unless nobody had looked."""
+        """All files in a folder that was not there before are new, unless it was not looked at before."""
         before = self._before.manifest
         parent = before.folders.get(os.path.dirname(path))
         unknown = (
@@ -351,7 +351,7 @@ SINGLE_WALK_FACTOR = 1.5
 class TreeSnapshots:
     """Takes and compares snapshots of one project. Its methods block: call them in a thread.
 
-    `walked` counts the files that were looked at. `watch_folders` opens a watch, or says that there is none to be had.
+    `walked` counts the files that were looked at. `watch_folders` opens a watch, or returns None where none is available.
     """
 
     def __init__(
@@ -372,7 +372,7 @@ class TreeSnapshots:
         self._lock = threading.Lock()  # subagents use the same service
 
     def take(self, scope: SnapshotScope) -> TreeSnapshot:
-        """Look at the files in a scope, and copy those whose content could not be had after the command."""
+        """Look at the files in a scope, and copy those whose content would not be available after the command."""
         with self._lock:
             problem = self.contents.open()
             snapshot = self._walk(scope)
@@ -386,7 +386,7 @@ class TreeSnapshots:
             return snapshot
 
     def copy_more(self, snapshot: TreeSnapshot, stop: threading.Event) -> None:
-        """Go on copying while the command runs. A file that it has changed meanwhile is left out."""
+        """Continue copying while the command runs. A file that it has changed meanwhile is left out."""
         while snapshot.uncopied and not stop.is_set():
             with self._lock:
                 if self.contents.copies is None:
@@ -441,7 +441,7 @@ class TreeSnapshots:
     def _look_again(
         self, scope: SnapshotScope, manifest: TreeManifest, watch: FolderWatch, changes: WatchedChanges
     ) -> TreeManifest:
-        """Look again at folders in which somebody changed something after they had been looked at."""
+        """Look again at folders that changed after they had been looked at."""
         skip = frozenset(manifest.unreached)
         limit = self._limit(self.contents.limits.seconds)
         again = self._walker.walk(scope.folders, manifest.folders, limit, skip=skip, watch=watch, changes=changes)

@@ -216,7 +216,7 @@ def _write_order(file: RestoredFile) -> int:
 
 
 def _unrestored(entries: Sequence[JournalEntry], files: Sequence[RestoredFile]) -> tuple[Uncovered, ...]:
-    """What stays as it is although the entries are undone. A lost content is none where an earlier one is restored."""
+    """What stays as it is although the entries are undone. A lost content does not count where an earlier one is restored."""
     first_step: dict[str, int] = {}
     for entry in entries:
         for file in entry.files:
@@ -262,7 +262,7 @@ def _unwatched_sentence(entry: JournalEntry) -> str:
 
 
 def _plan_nodes(entries: Sequence[JournalEntry]) -> tuple[tuple[RestoredNode, ...], tuple[Uncovered, ...]]:
-    """What happens to symlinks, folders and permissions, and what of these stays because somebody else changed it since."""
+    """What happens to symlinks, folders and permissions, and which of these stay because another program changed them since."""
     by_path: dict[str, list[NodeChange]] = {}
     for entry in entries:
         for change in entry.nodes:
@@ -404,7 +404,7 @@ def _plan_file(
     """Go back through the changes of one file, newest first. `is_cleared`: something else is there, which will be gone.
 
     `lost` is the last selected entry that changed it without a copy: the content right before that is not known, but the one
-    before the first step is. It may be restored if nobody has changed the file since.
+    before the first step is. It may be restored if the file has not changed since.
     """
     first, last = steps[0][1], steps[-1][1]
     path, real_path = last.path, last.real_path
@@ -419,7 +419,7 @@ def _plan_file(
             if (None if then is None else content_hash(then)) == file.after_hash:
                 then = before
             elif then == before:
-                continue  # somebody restored it by hand
+                continue  # it was restored by another program
             elif lost is not None and entry.id <= lost[0] and path_state(path) == lost[1].state:
                 then = before
             elif not merge:

@@ -131,7 +131,7 @@ class _Listing:
         self.total = self.hidden_files = 0
         self.rest = b""
         self.batches: SimpleQueue[list[str]] = SimpleQueue()
-        # A name such as `[slug].tsx` is a pattern to us and a file's name to whoever wrote it.
+        # A name such as `[slug].tsx` is a pattern to us and the name of a file to its author.
         name = glob.lstrip("/")
         if files.is_file(self.prefix + name) and not self.matches(name):
             self.add([self.prefix + name])

@@ -272,7 +272,7 @@ def _explain_failure(stderr: str, query: GrepQuery, ripgrep: Ripgrep) -> str:
         return f"{reason[0].upper()}{reason[1:]}. Set multiline to true to match across lines."
     if "regex parse error" not in reason and "ompiled regex" not in reason:
         return f"The search failed: {reason or 'the search program gave no reason'}"
-    # The text before the error shows the pattern as ripgrep wraps it, which nobody wrote.
+    # The text before the error shows the pattern as ripgrep wraps it, which the caller did not write.
     reason = reason.rpartition("error: ")[2]
     return f"The pattern is not a valid regular expression: {reason}.{_regex_advice(reason)}"
 

@@ -70,7 +70,7 @@ async def run_process(
     enough = timed_out = finished = False
     try:
         async with asyncio.timeout(seconds):
-            # Both are awaited to the end, whichever fails: nobody else may read a pipe meanwhile.
+            # Both are awaited to the end, whichever fails: nothing else may read a pipe meanwhile.
             output, error_output = await asyncio.gather(
                 _read_or_kill(process, process.stdout, consume),
                 _drain(process.stderr, errors.consume),
@@ -204,7 +204,7 @@ async def _open_stream(descriptor: int) -> asyncio.StreamReader:
 
 
 async def _read_or_kill(process: _Child, stream: asyncio.StreamReader, consume: Consumer) -> bool:
-    """Pass on the output; whatever ends that before the stream does also ends the program."""
+    """Pass on the output; an end before that of the stream also ends the program."""
     try:
         return await _drain(stream, consume)
     finally:

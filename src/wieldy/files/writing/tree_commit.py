@@ -73,7 +73,7 @@ class NodeChange(Struct, frozen=True):
 def read_node(path: str) -> Node | None:
     """What is at a path; None where there is nothing, or where the way to it leads through a symlink.
 
-    Raises `OSError` where nobody may look.
+    Raises `OSError` where access is denied.
     """
     folder, name = split_path(path)
     try:
@@ -87,7 +87,7 @@ def read_node(path: str) -> Node | None:
 
 
 def look_at(path: str) -> Node | None:
-    """Like `read_node`; what nobody may look at is something other."""
+    """Like `read_node`; where access is denied, the kind is `other`."""
     try:
         return read_node(path)
     except OSError:
@@ -138,7 +138,7 @@ def commit_tree(
             lambda: written.extend(commit_writes(removed, disk=disk, roots=roots)),
             lambda: written.extend(commit_writes(others, disk=disk, roots=roots)),
             disk,
-            refuse_strangers,
+            refuse_obstacles,
         )
     except RollbackError:
         raise
@@ -183,7 +183,7 @@ def roll_back_tree(writes: Sequence[FileWrite], nodes: Sequence[NodeChange], dis
         lambda: roll_back([write for write in writes if write.before is None]),
         lambda: roll_back([write for write in writes if write.before is not None]),
         disk,
-        leave_strangers,
+        leave_obstacles,
     )
 
 
@@ -210,7 +210,7 @@ def _write_states(writes: Sequence[FileWrite], nodes: Sequence[NodeChange]) -> l
 
 
 @contextmanager
-def refuse_strangers(path: str) -> Iterator[None]:
+def refuse_obstacles(path: str) -> Iterator[None]:
     """While something is changed: what someone else has put in the way is a reason to change nothing."""
     try:
         yield
@@ -221,7 +221,7 @@ def refuse_strangers(path: str) -> Iterator[None]:
 
 
 @contextmanager
-def leave_strangers(path: str) -> Iterator[None]:
+def leave_obstacles(path: str) -> Iterator[None]:
     """While something is rolled back: what someone else has put in the way stays."""
     with suppress(StaleFileError, FileExistsError, FileNotFoundError):
         yield
