@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,16 +35,20 @@ class SessionHooks:
 
     async def on_start(self, source: str, model: str) -> tuple[str, ...]:
         """Fire SessionStart; returns context for the model."""
-        return await self._context(await self._fire("SessionStart", source=source, model=model))
+        reply = await self._fire("SessionStart", source=source, model=model)
+        return () if reply is None else await self._bounded(reply.context)
 
     async def on_prompt(self, prompt: str) -> tuple[str, ...]:
         """Fire UserPromptSubmit; returns context for the model. Raises `PromptBlocked`."""
         self._continuations = 0
         await self.stop_idle_timer()
         reply = await self._fire("UserPromptSubmit", prompt=prompt)
-        if reply is not None and reply.blocked is not None:
-            raise PromptBlocked(f"a hook blocked the prompt: {reply.blocked}")
-        return await self._context(reply)
+        if reply is None:
+            return ()
+        if reply.blocked is not None:
+            [reason] = await self._bounded((reply.blocked,))
+            raise PromptBlocked(f"a hook blocked the prompt: {reason}")
+        return await self._bounded(reply.context)
 
     async def on_stop(self, last_text: str) -> str | None:
         """Fire Stop; returns why the model must continue, or None."""
@@ -92,15 +97,15 @@ class SessionHooks:
         if reply is None or reply.blocked is None or reply.halt is not None:
             return None
         self._continuations += 1
-        return reply.blocked
+        [reason] = await self._bounded((reply.blocked,))
+        return reason
 
-    async def _context(self, reply: HookReplies | None) -> tuple[str, ...]:
-        """What hooks add for the model, cut and kept in a file like a result where it is too long."""
-        context = () if reply is None else reply.context
-        if sum(map(len, context)) <= DEFAULT_MAX_RESULT_CHARS:
-            return tuple(map(clean, context))
+    async def _bounded(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """What hooks say to the model, cut and kept in a file like a result where it is too long."""
+        if sum(map(len, texts)) <= DEFAULT_MAX_RESULT_CHARS:
+            return tuple(map(clean, texts))
         spill = Spill(Path(self._fields()["transcript_path"]).parent / "tool-results")
-        text = await in_thread(lambda: spill.save("hook", clean("\n".join(context)), DEFAULT_MAX_RESULT_CHARS))
+        text = await in_thread(lambda: spill.save("hook", clean("\n".join(texts)), DEFAULT_MAX_RESULT_CHARS))
         return (f"From a hook: {text}",)
 
     def _fields(self) -> dict[str, Any]:
@@ -115,7 +120,8 @@ class SubagentHooks(SessionHooks):
         self._transcript_path = transcript_path
 
     async def on_start(self, source: str, model: str) -> tuple[str, ...]:
-        return await self._context(await self._fire("SubagentStart"))
+        reply = await self._fire("SubagentStart")
+        return () if reply is None else await self._bounded(reply.context)
 
     async def on_prompt(self, prompt: str) -> tuple[str, ...]:
         self._continuations = 0

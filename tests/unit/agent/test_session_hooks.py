@@ -77,6 +77,23 @@ async def test_what_a_hook_adds_is_bounded_like_a_result(make_session, event):
     assert str(saved) in said[1]
 
 
+@pytest.mark.parametrize("event", ["Stop", "SubagentStop"])
+@pytest.mark.asyncio
+async def test_why_a_stop_hook_sends_the_model_on_is_bounded_like_a_result(make_session, event):
+    told = Told(**{event: {"decision": "block", "reason": "a line\n" * 100_000}})
+    agent = Script([[{"text": f"found {n}"}] for n in range(50)])
+    model = Script().calls("Agent", agent_type="general", prompt="p", description="d").sends(None, agent)
+    for n in range(50):
+        model = model.then().says(f"done {n}")
+    async with make_session(model, hooks=told.hooks(event), builtins=True) as session:
+        await session.ask("hi")
+    requests = model.requests if event == "Stop" else agent.requests
+    assert len(requests) > 10
+    for request in requests[-9:]:
+        said = [block["text"] for block in request.messages[-1].content]
+        assert 0 < sum(map(len, said)) < 60_000
+
+
 @pytest.mark.asyncio
 async def test_a_blocked_prompt_is_never_sent(make_session):
     told = Told(UserPromptSubmit={"decision": "block", "reason": "no secrets"})
