@@ -31,8 +31,11 @@ class Reason(Struct, frozen=True):
 
     def __str__(self) -> str:
         where = f" ({self.file}{f':{self.line}' if self.line else ''})" if self.file else ""
-        part = f" for `{self.part}`" if self.part else ""
-        return f"{self.behavior}: {self.text}{part}{where}"
+        if self.kind in ("rule", "mode") or not self.part:
+            text = f"{self.text} for `{self.part}`" if self.part else self.text
+        else:
+            text = self.text if f"`{self.part}`" in self.text else f"`{self.part}`: {self.text}"
+        return f"{self.behavior}: {text}{where}"
 
 
 class Opinion(Struct, frozen=True):

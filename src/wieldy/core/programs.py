@@ -30,7 +30,7 @@ def own_program(name: str, env: Mapping[str, str] = os.environ) -> str:
         return name
     key = (name, env.get("PATH", os.defpath), env.get("HOME", ""))
     path, checked = _found.get(key, ("", 0))
-    if not path or (len(_roots) > checked and is_in_project(path, env, _roots[checked:])):
+    if not path or (len(_roots) > checked and is_in_folders(path, project_folders(env, _roots[checked:]))):
         found = None if os.sep in name else find_program(name, env, _roots)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
@@ -44,20 +44,25 @@ def find_program(name: str, env: Mapping[str, str], roots: Sequence[str] = ()) -
 
     A root that holds the home folder is no project: the person's own programs are in it.
     """
+    projects = project_folders(env, roots)
     for folder in env.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(folder, name)
         is_program = os.path.isabs(folder) and os.path.isfile(path) and os.access(path, os.X_OK)
-        if is_program and not is_in_project(path, env, roots):
+        if is_program and not is_in_folders(path, projects):
             return path
     return None
 
 
-def is_in_project(path: str, env: Mapping[str, str], roots: Sequence[str]) -> bool:
-    """Whether a file, its folder, or what one of them links to is in a project."""
+def project_folders(env: Mapping[str, str], roots: Sequence[str]) -> list[str]:
+    """The real paths of the roots that are projects."""
     home = os.path.realpath(env.get("HOME") or os.path.expanduser("~"))
-    places = (os.path.realpath(os.path.dirname(path)), os.path.realpath(path))
-    real_roots = (os.path.realpath(root) for root in roots)
-    return any(not is_inside(home, root) and any(is_inside(place, root) for place in places) for root in real_roots)
+    return [root for root in map(os.path.realpath, roots) if not is_inside(home, root)]
+
+
+def is_in_folders(path: str, folders: Sequence[str]) -> bool:
+    """Whether a file, its folder, or what one of them links to is in one of these real folders."""
+    places = (os.path.realpath(os.path.dirname(path)), os.path.realpath(path)) if folders else ()
+    return any(is_inside(place, folder) for place in places for folder in folders)
 
 
 def is_inside(path: str, folder: str) -> bool:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from wieldy.core.effects import CHANGES_FOLDER, CHANGES_SHELLS, Effects, Fetches, Reads, Runs, Writes
 from wieldy.core.errors import FolderGone, Refusal, ToolFailure
-from wieldy.core.programs import is_in_project
+from wieldy.core.programs import is_in_folders, project_folders
 from wieldy.core.setting_keys import BASH_TIMEOUT_VARIABLES, default_of
 from wieldy.core.text import truncate
 from wieldy.core.threads import in_thread
@@ -499,12 +499,8 @@ async def _neutral_environment(analysis: Analysis, workspace: Workspace, *, is_c
         # project, such as that of an active virtual environment, is searched only by what can change nothing.
         may_search_project = is_confined and analysis.verdict == "read_only" and not analysis.sees_processes
         search_path = workspace.search_path
-        folders = [
-            folder
-            for folder in search_path
-            if os.path.isabs(folder)
-            and (may_search_project or not is_in_project(folder, workspace.env, workspace.roots))
-        ]
+        projects = [] if may_search_project else project_folders(workspace.env, workspace.roots)
+        folders = [folder for folder in search_path if os.path.isabs(folder) and not is_in_folders(folder, projects)]
         if on_host and folders != search_path:
             variables["PATH"] = os.pathsep.join(folders)
         if pythons := analysis.neutral_pythons:

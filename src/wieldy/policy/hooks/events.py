@@ -121,7 +121,7 @@ class SessionEnd(HookEvent, frozen=True, kw_only=True):
 
 
 class Stop(HookEvent, frozen=True, kw_only=True):
-    """The model has finished: let it stop, or make it go on with a reason."""
+    """The model has finished: let it stop, or make it continue, with a reason."""
 
     event: ClassVar[str] = "Stop"
     can_block: ClassVar[bool] = True
@@ -142,7 +142,7 @@ class SubagentStart(HookEvent, frozen=True, kw_only=True):
 
 
 class SubagentStop(HookEvent, frozen=True, kw_only=True):
-    """A subagent has finished: let it stop, or make it go on with a reason."""
+    """A subagent has finished: let it stop, or make it continue, with a reason."""
 
     event: ClassVar[str] = "SubagentStop"
     matched_on: ClassVar[str] = "agent_type"

@@ -233,7 +233,7 @@ class Policy:
         return self._files.protection_of(path)
 
     def written_paths(self, plan: PlannedCall) -> Iterator[str]:
-        """Yield the real paths that a call is known to write; a command may write others that nobody can foresee."""
+        """Yield the real paths that a call is known to write; a command may write others that cannot be foreseen."""
         effects = list(plan.effects)
         for _, analysis in self.analyses(plan):
             effects += analysis.effects

@@ -87,7 +87,7 @@ def _describe_effect(effect: Effect) -> str:
         case Delegates():
             return "hands work to a subagent"
         case _:
-            return "touches who knows what"
+            return "does what is not known in advance"
 
 
 def rules_as_json(rules: Iterable[Rule]) -> list[dict[str, Any]]:

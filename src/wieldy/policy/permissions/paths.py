@@ -153,7 +153,7 @@ class PathResolver:
         normalized = normalize_path(path)
         try:
             real = resolved or self.real(path)  # not of `normalized`: behind a symlink, `..` is the target's parent
-        except (ValueError, OSError):  # no file can have such a name, or nobody may look where it leads
+        except (ValueError, OSError):  # no file can have such a name, or where it leads may not be read
             return ResolvedPath((normalized,), inside=False)
         folds_case = self._folds_case(real)
         inside = self._is_allowed(real, folds_case, reading) or is_stream(normalized, reading)

@@ -28,7 +28,7 @@ class CommandPattern:
         self._pieces = _split_at_stars(body)
         # The one command that a specifier without any pattern names.
         self.literal = self._pieces[0] if len(self._pieces) == 1 and not self._open_end else None
-        # The first word, unless it is empty or goes on with a `*`.
+        # The first word, unless it is empty or continues with a `*`.
         word = re.split(r"[ \t]", self._pieces[0], maxsplit=1)[0]
         is_cut = len(self._pieces) > 1 and len(word) == len(self._pieces[0])
         self.program = None if is_cut or not word else word

@@ -295,7 +295,7 @@ class ProtectedWatch:
             return [*notes, f"protected files: {text}. The user took them in"]
         return [
             *notes,
-            f"protected files: {text}. Do not try another way: go on without them, or tell the user why they are needed "
+            f"protected files: {text}. Do not try another way: continue without them, or tell the user why they are needed "
             "and which file to copy where",
         ]
 
@@ -341,7 +341,7 @@ class ProtectedWatch:
         if (before is None and after is None) or (before is not None and before.same(after)):
             return None
         if self._is_held(path) and not (before is not None and before.links):
-            return None  # somebody outside the sandbox changed it
+            return None  # a process outside the sandbox changed it
         if self.before.problem and before is None and not _is_newer(path, self._started):
             return None
         is_git = path in now.git or path in self.before.git
@@ -387,7 +387,7 @@ class ProtectedWatch:
         return PutAside(path, change, why, "" if now is None else copy, restored=before)
 
     def _take_in(self, file: PutAside) -> bool:
-        """Put a file back to where the command had it, unless somebody changed something there."""
+        """Put a file back to where the command had it, unless something was changed there since."""
         if self._service.state_of(file.path) != file.restored and file.restored is None:
             return False
         try:
@@ -432,7 +432,7 @@ def _excerpts(files: Iterable[PutAside]) -> str:
 
 
 def home_files(home: str) -> list[tuple[str, Protection]]:
-    """The files of a home folder that start programs, name them, or let somebody in.
+    """The files of a home folder that start programs, name them, or let others in.
 
     What programs of other makers rewrite by themselves (tokens, caches, known hosts) is left out.
     """

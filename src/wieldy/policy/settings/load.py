@@ -47,7 +47,7 @@ MAX_PROJECT_RULES = 2_000
 """Every rule costs each command some time: 80 000 of them took 18 s."""
 BEHAVIORS: tuple[Behavior, ...] = ("deny", "ask", "allow")
 LAYERS: tuple[Layer, ...] = ("managed", "code", "command line", "local", "project", "user")
-# The members of these are never merged: half of one server and half of another would be a third that nobody wrote.
+# The members of these are never merged: half of one server and half of another would be a third that no file holds.
 WHOLE_MEMBERS = {("mcpServers",)}
 COMMAND_SECTIONS = frozenset({"hooks", "statusLine", "mcpServers"})
 
@@ -489,7 +489,7 @@ FileStamp: TypeAlias = tuple[int, int, int] | None
 
 
 class SettingsWatcher:
-    """Notices changes of the settings files of a folder. A look takes microseconds, so that every request may take one.
+    """Notices changes of the settings files of a folder. Checking takes microseconds, so that every request may check.
 
     `named` is the file of the command line; `others` says whether any other counts.
     """

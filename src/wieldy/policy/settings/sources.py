@@ -70,7 +70,7 @@ class SettingsSource(Struct, frozen=True):
 
     @property
     def from_project(self) -> bool:
-        """Whether whoever wrote the project wrote this."""
+        """Whether this comes from the project."""
         return self.layer in ("project", "local")
 
     def origin(self, path: JsonPath) -> Origin:
@@ -132,7 +132,7 @@ def claude_locations(root: str, env: Mapping[str, str]) -> Iterator[SettingsLoca
 
 
 def _managed_folder(name: str) -> Path:
-    """Where an administrator puts settings that nobody overrides."""
+    """Where an administrator puts settings that no other file overrides."""
     if sys.platform == "darwin":
         return Path("/Library/Application Support", "ClaudeCode" if name == "claude-code" else name)
     if sys.platform == "win32":

@@ -83,7 +83,7 @@ def keeps_what_a_writer_wrote_that_was_not_refused(backend: Backend, folder: str
             won.append(content)
 
     _run_at_once(*(lambda content=b"%d" % number: write(content) for number in range(8)))
-    assert won, "nobody could write"
+    assert won, "no writer succeeded"
     assert backend.read(path) in won, "the content is of a writer that was refused"
 
 
@@ -250,7 +250,7 @@ def ends_everything_that_a_program_started(backend: Backend, folder: str) -> Non
     assert os.read(process.stdout, 6) == b"ready\n"
     process.end()
     assert process.wait() != 0
-    # The output ends when nobody holds it any more: also the process in a session of its own is gone.
+    # The output ends when no process holds it any more: also the process in a session of its own is gone.
     assert _read_to_end(process.stdout) == b""
     process.end()
 

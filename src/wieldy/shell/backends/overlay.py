@@ -271,7 +271,7 @@ class OverlayBackend:
         return f"({lines[-1][:200]})" if lines else ""
 
     def _remove_scratch(self) -> None:
-        # The kernel makes the folder `work` its own: nobody may list it, and whoever made it may remove it.
+        # The kernel makes the folder `work` its own: it cannot be listed, and its owner may remove it.
         inner = os.path.join(self.scratch, "work", "work")
         if os.path.isdir(inner):
             os.chmod(inner, 0o700)

@@ -29,7 +29,7 @@ class NamespaceWorker:
     def __init__(self, connection: socket.socket) -> None:
         self._frames = FrameSocket(connection)
         self._backend = LocalBackend()
-        self._processes: dict[str, LocalProcess] = {}  # those that nobody has waited for, by their tags
+        self._processes: dict[str, LocalProcess] = {}  # those not yet waited for, by their tags
 
     def run(self) -> None:
         while (frame := self._frames.receive()) is not None:
@@ -59,7 +59,7 @@ class NamespaceWorker:
         try:
             self._frames.send(msgspec.msgpack.encode(answer), descriptors)
         except OSError:
-            return  # nobody listens any more
+            return  # the other side has closed
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)

@@ -6,7 +6,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -28,7 +28,6 @@ from wieldy.shell.parsing.parser import parse
 from wieldy.shell.parsing.syntax import TooComplex, Unparsable
 
 Verdict: TypeAlias = Literal["read_only", "known", "unknown"]
-CACHE_SIZE = 512
 _INVISIBLE_CATEGORIES = frozenset({"Cf", "Cc", "Zl", "Zp", "Zs", "Cs", "Co"})
 _CHARACTER_NAMES = {"\0": "a NUL byte", "\r": "a carriage return", "\x1b": "an escape character"}
 
@@ -89,13 +88,8 @@ def classify(command: str, *, cwd: str | None = None, home: str | None = None) -
 
 
 def analyze(command: str, *, cwd: str, home: str, root: str | None = None) -> Analysis:
-    """Analyze a command as bash would run it in `cwd`. Results are cached; nothing is run and no file is read."""
-    return _analyze(command, os.path.normpath(cwd), os.path.normpath(home), os.path.normpath(root or cwd))
-
-
-@lru_cache(maxsize=CACHE_SIZE)
-def _analyze(command: str, cwd: str, home: str, root: str) -> Analysis:
-    state = ShellState(home, root, (cwd,))
+    """Analyze a command as bash would run it in `cwd`. Nothing is run and no file is read."""
+    state = ShellState(os.path.normpath(home), os.path.normpath(root or cwd), (os.path.normpath(cwd),))
     analysis = _analyze_in(state, command, names_on_disk=True)
     if analysis.verdict != "read_only" and any(
         sweep.dashes or (sweep.splits and sweep.pattern) for sweep in analysis.sweeps
@@ -146,7 +140,7 @@ def _with_project_settings(part: CommandPart) -> CommandPart:
     """A git, go or Python command beside programs that need the real settings, which can make it run other programs."""
     if not part.program_read_only or not (profile_of(part.program).obeys_project or imports_modules(part)):
         return part
-    why = f"{part.program} can run what the project names, unless the whole command is understood and git only reads"
+    why = f"`{part.program}` can run programs that the project names, unless the whole command is understood and git only reads"
     return replace(part, read_only=False, program_read_only=False, why=why)
 
 

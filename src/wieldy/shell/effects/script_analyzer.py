@@ -57,7 +57,7 @@ _CODE_VARIABLES = word_set(
     "PATH LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH DYLD_INSERT_LIBRARIES BASH_ENV ENV PROMPT_COMMAND PS4 HOME XDG_CONFIG_HOME GIT_DIR "
     "GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_EXEC_PATH"
 )
-# Reading them comes to no end.
+# Reading them never ends.
 _ENDLESS = word_set("/dev/zero /dev/full /dev/random /dev/urandom")
 MAX_BACKGROUND = 16
 _SOCKET = re.compile(r"/dev/(tcp|udp)/([^/]+)/([^/]+)")
@@ -737,7 +737,7 @@ def redirect_effects(
             why = "the folder of a redirection is not known in advance"
         for path in paths:
             if path in _ENDLESS and redirect.operator == "<" and not bounded:
-                why = why or f"reading {path} comes to no end"
+                why = why or f"reading {path} never ends"
             if not _is_stream(path):
                 if redirect.operator in ("<", "<&", "<>"):
                     effects.append(Reads(path))
@@ -754,11 +754,11 @@ def path_effects(call: CallEffects, state: ShellState, *, bounded: bool = False)
     why = call.why if not call.known else ""
     for word in call.reads:
         paths = word.paths(state)
-        why = why or ("" if paths else f"the file read by `{word.source or 'its input'}` is not known in advance")
+        why = why or ("" if paths else f"the file read by {word.shown} is not known in advance")
         if not (bounded or call.bounded or call.changes) and (
             endless := next(filter(_ENDLESS.__contains__, paths or ()), "")
         ):
-            why = why or f"reading {endless} comes to no end"
+            why = why or f"reading {endless} never ends"
         effects.extend(Reads(path) for path in paths or () if not _is_stream(path))
         if (call.recursive and word not in call.not_recursive) or word.kind != "literal":
             bulk_reads.extend(paths or ())
@@ -768,7 +768,7 @@ def path_effects(call: CallEffects, state: ShellState, *, bounded: bool = False)
             sweeps.extend(glob_sweeps(word, state))
     for word in call.writes:
         paths = word.paths(state)
-        why = why or ("" if paths else f"the file written by `{word.source or 'its input'}` is not known in advance")
+        why = why or ("" if paths else f"the file written by {word.shown} is not known in advance")
         effects.extend(Writes(path) for path in paths or () if not _is_stream(path))
     effects.extend(map(Fetches, call.fetches))
     return PathEffects(tuple(dict.fromkeys(effects)), tuple(dict.fromkeys(bulk_reads)), why, tuple(sweeps))

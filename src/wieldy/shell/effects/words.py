@@ -66,6 +66,11 @@ class Word(Struct, frozen=True):
     glob: str = ""
 
     @property
+    def shown(self) -> str:
+        """The word for a message."""
+        return f"`{self.source}`" if self.source else "its input"
+
+    @property
     def pattern(self) -> str:
         """A glob for what the word may be, with a star for each expansion."""
         return _EXPANSION.sub("*", self.source.replace('"', "")) if self.dynamic else self.text

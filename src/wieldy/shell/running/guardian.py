@@ -146,7 +146,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextlib.contextmanager
 def _sigterm_blocked() -> Iterator[None]:
-    """Start the guardian with SIGTERM blocked: whoever ends our process tree signals it too, when it has work to do."""
+    """Start the guardian with SIGTERM blocked: what ends our process tree signals it too, when it has work to do."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         yield

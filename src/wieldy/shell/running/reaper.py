@@ -53,7 +53,7 @@ class ProcessTree:
 
 
 def end_tree(tree: ProcessTree, *, grace: float = GRACE, limit: float = LIMIT) -> list[Process]:
-    """End every process of a tree without letting any go on with its work; returns those that survived.
+    """End every process of a tree before any of them continues; returns those that survived.
 
     All are stopped first, because the death of a child would let its parent take the next step. Programs that handle
     SIGTERM then get `grace` seconds to clean up. Shells do not: after its handler, a shell runs the next command.
@@ -67,7 +67,7 @@ def end_tree(tree: ProcessTree, *, grace: float = GRACE, limit: float = LIMIT) -
     _await_exits(_signal(known - polite, (signal.SIGKILL,)), 0)
     _await_exits(_signal(polite, (signal.SIGTERM, signal.SIGCONT)), grace)
     # A process may start while the table is read, its parent ending before its row is reached; one that is just calling
-    # exec shows no environment. Nobody is left only if two scans in a row find nobody.
+    # exec shows no environment. None is left only if two scans in a row find none.
     while _living(known, tree) or _living(known, tree):
         known |= _freeze(tree, known, deadline)
         _await_exits(_signal(known, (signal.SIGKILL,)), 0.1)
@@ -242,7 +242,7 @@ def _end_groups(groups: Collection[int], grace: float) -> None:
     """End process groups, which is all that can be reached without /proc."""
     for group in groups:
         with contextlib.suppress(OSError):
-            # Stopped, they all have SIGTERM pending before any of them goes on.
+            # Stopped, they all have SIGTERM pending before any of them continues.
             for each in (signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT):
                 os.killpg(group, each)
     if groups:

@@ -20,7 +20,7 @@ from wieldy.shell.running.reaper import GRACE, Process
 from wieldy.shell.running.shell import MAX_PATH_BYTES, CommandFiles, OutputReader, Shell
 
 LOST_CODE = 255
-"""The exit code of a command of which nobody knows how it ended; ssh uses the same."""
+"""The exit code of a command whose end is not known; ssh uses the same."""
 _UNNAMED = Process(pid=0, parent=0, group=0, session=0, started=0, name="something that it started")
 
 
@@ -76,9 +76,11 @@ class RemoteShell(Shell):
     def _wait_in_thread(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             end = partial(self._exited, self._remote.wait())
-        except Exception as error:  # of somebody else's backend: whatever it is, the command is not waited for any more
+        except (
+            Exception
+        ) as error:  # of a backend that is not ours: whatever it is, the command is not waited for any more
             end = partial(self._lost, str(error) or type(error).__name__)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: it is not awaited any more
             loop.call_soon_threadsafe(end)
 
     def _lost(self, why: str) -> None:

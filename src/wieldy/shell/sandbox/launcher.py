@@ -104,7 +104,7 @@ class Launcher:
         limits: Sequence[Limit] = (),
         sees_processes: bool = False,
     ) -> SiblingProcess:
-        """Start a program that can change nothing, reach nobody and read everything but the hidden paths. Raises OSError.
+        """Start a program that can change nothing, reach no network and read everything but the hidden paths. Raises OSError.
 
         One that sees processes is kept only from sockets, signals and system calls that change something.
         """

@@ -193,7 +193,7 @@ def extra_writable(workspace: Workspace) -> list[str]:
 
 
 def bound_sockets() -> tuple[str, ...]:
-    """The files of all Unix sockets that somebody listens on: agents, multiplexers, daemons."""
+    """The files of all Unix sockets that have a listener: agents, multiplexers, daemons."""
     try:
         lines = Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()[1:]
     except OSError:

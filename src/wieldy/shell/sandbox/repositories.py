@@ -86,11 +86,11 @@ class GitJudge:
 
     def _is_harmless_repository(self, folder: str) -> bool:
         if not os.path.isdir(folder):
-            return False  # somebody may put one there
+            return False  # one may be put there later
         if not any(f"{folder}/".startswith(f"{each.rstrip('/')}/") for each in self._folders):
             return True
         if os.path.basename(folder) == ".git" and os.path.join(folder, "config") in self._known:
-            return True  # whoever uses the project uses it anyway
+            return True  # it is used with the project anyway
         return all(self.is_harmless(os.path.join(folder, name)) for name in CONTROL_NAMES)
 
     def _has_harmless_keys(self, config: str, before: bytes | None = None) -> bool:

@@ -61,12 +61,12 @@ _BLOCKED_FILE = re.compile(
 )
 # Messages that hardly come from anything else: they count even if the command as a whole succeeded, as `curl URL | head` does.
 _SURELY_BLOCKED = re.compile(rf"{_NO_NETWORK}|EAI_AGAIN|{_READ_ONLY}")
-# What programs that were told to be quiet end with if they reach nobody.
+# What programs that were told to be quiet end with if they reach no server.
 _NETWORK_EXIT_CODES = {"curl": (6, 7), "wget": (4,)}
 _PROCESS_PROGRAMS = frozenset({"ps", "pgrep", "pkill", "killall", "lsof", "fuser", "ss", "netstat"})
 
 
-PUT_ASIDE = "they are put aside when the command has ended, or at a look at its output"
+PUT_ASIDE = "they are put aside when the command has ended, or when its output is read"
 
 
 class SandboxReport(Struct, frozen=True):
@@ -235,7 +235,7 @@ class Sandbox:
         return confine
 
     async def reading_confinement(self, hidden: tuple[str, ...]) -> Confinement | None:
-        """A function by which a program can write nothing but its report, reach nobody and not read what is hidden.
+        """A function by which a program can write nothing but its report, reach no network and not read what is hidden.
 
         For where the confined launcher does not work; None where bubblewrap does not either.
         """

@@ -44,7 +44,7 @@ def test_an_explanation_offers_the_rule_that_would_help(judge, called) -> None:
 def test_an_explanation_of_a_tool_without_commands_shows_its_effects(judge, called, plan, root: str) -> None:
     assert f"  effect   writes {root}/a" in explain(judge(), called("Write", f"{root}/a")).lines()
     assert explain(judge(), plan("Clock", NO_EFFECTS, read_only=True)).effects == ()
-    assert explain(judge(), plan("Deploy")).effects == ("touches who knows what",)
+    assert explain(judge(), plan("Deploy")).effects == ("does what is not known in advance",)
 
 
 def test_hidden_characters_are_shown(judge, called) -> None:

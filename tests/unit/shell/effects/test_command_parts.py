@@ -244,10 +244,6 @@ def test_the_uncovered_part_is_the_only_one_named() -> None:
     assert [part.text for part in uncovered("ls && npm test && npm run build", "npm test")] == ["npm run build"]
 
 
-def test_answers_are_remembered() -> None:
-    assert analysis_of("ls -la") is analysis_of("ls -la")
-
-
 @pytest.mark.parametrize("shape", ["true && {}", "true | {}", "true; {}", "! {}", "(true; {})", "{{ true; {}; }}"])
 def test_long_and_deep_commands_are_answered(shape: str) -> None:
     command = "ls"

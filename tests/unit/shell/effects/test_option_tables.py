@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from wieldy.shell.effects.programs.spec import OptionTable, ParsedArgs, UnknownArguments, option_table, parse_args
+from wieldy.shell.effects.programs.spec import (
+    OperandMeaning,
+    OptionTable,
+    ParsedArgs,
+    ProgramSpec,
+    UnknownArguments,
+    option_table,
+    parse_args,
+)
 from wieldy.shell.effects.words import Word, literal
 
 TABLE = option_table(
@@ -94,3 +102,31 @@ def test_an_unknown_word_is_accepted_only_where_it_cannot_become_an_option() -> 
 
 def test_abbreviations_are_refused_where_a_program_takes_none() -> None:
     assert not accepts(literal("--num=5"), table=option_table("--number=", exact=True))
+
+
+def test_an_option_of_several_letters_behind_one_dash_is_no_cluster() -> None:
+    table = option_table("-i: -l -ci/ -ln/:")
+    words = tuple(map(literal, ["-ci", "-ln", "bash", "-ln=posix", "-l", "x"]))
+    found = parse_args(words, table)
+    assert (list(found.options), found.operands) == (["-ci", "-ln", "-l"], [words[-1]])
+    assert [word.text for word in found.values("-ln")] == ["bash", "posix"]
+    for text in ("-c", "-ic", "-ci=1", "-lnx", "-cil"):
+        assert not accepts(literal(text), table=table) or text == "-ic"
+
+
+@pytest.mark.parametrize(
+    ("operands", "fields"),
+    [
+        ("files or cwd", {"recursive": True}),
+        ("none", {"recursive": True}),
+        ("files", {"recursive_options": ("-r",)}),
+        ("text", {"pattern_options": ("-e",)}),
+        ("pattern then files", {"recursive_options": ("-x",)}),
+        ("pattern then files", {"bounding_options": ("--max",)}),
+    ],
+)
+def test_a_program_whose_fields_contradict_each_other_cannot_be_specified(
+    operands: OperandMeaning, fields: dict[str, object]
+) -> None:
+    with pytest.raises(ValueError, match=r"neither a pattern|says nothing|none of the options"):
+        ProgramSpec("-r -e:", operands, **fields)  # type: ignore[arg-type]

@@ -66,7 +66,7 @@ def _program_problem(program: str) -> str:
         if token in ("print", "printf"):
             printing = True
         elif token in (";", "}"):
-            # Not at a line break: after a comma the statement goes on.
+            # Not at a line break: after a comma the statement continues.
             printing = False
         elif printing and token in (">", ">="):
             return "the awk program prints to a file"

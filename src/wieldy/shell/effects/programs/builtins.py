@@ -154,26 +154,26 @@ def _assigning(call: ProgramCall) -> CallEffects:
 
 def _printf(call: ProgramCall) -> CallEffects:
     if assigned_variables(call.name, call.args) != ():
-        return unknown("`printf` with an option, which can set variables")
+        return unknown("an option of `printf` can set variables")
     operands = parse_args(call.args, option_table("", stops_at_operand=True)).operands
     if operands and not (operands[0].kind == "literal" and "%" not in _PRINTING_FORMAT.sub("", operands[0].text)):
-        return unknown("a format of `printf` that can set variables")
+        return unknown("the format of `printf` can set variables")
     return NO_EFFECTS
 
 
 def _cd(call: ProgramCall) -> CallEffects:
     words = [word for word in call.args if not (word.kind == "literal" and word.text in ("-P", "-L", "--"))]
     if len(words) > 1 or any(word.kind == "literal" and word.text.startswith("-") for word in words):
-        return unknown("a `cd` that is not to one folder")
+        return unknown("this `cd` is not to one folder")
     if words and words[0].kind != "literal":
-        return unknown("a `cd` to a folder that is not known in advance")
+        return unknown("the folder of `cd` is not known in advance")
     return NO_EFFECTS
 
 
 def _test(call: ProgramCall) -> CallEffects:
     args = list(call.args)
     if call.name == "[" and (not args or args.pop().text != "]"):
-        return unknown("a `[` without `]`")
+        return unknown("`[` lacks its `]`")
     for index, word in enumerate(args):
         if word.kind in ("multiple", "glob"):
             return unknown(f"`{word.source}` in a test could become several words")
@@ -200,7 +200,7 @@ def _is_operand(args: list[Word], index: int) -> bool:
 
 def _exit(call: ProgramCall) -> CallEffects:
     if len(call.args) > 1 or any(not (word.dynamic or word.text.lstrip("-").isdecimal()) for word in call.args):
-        return unknown(f"`{call.name}` with more than a number")
+        return unknown(f"`{call.name}` takes one number")
     return NO_EFFECTS
 
 
@@ -210,12 +210,12 @@ def _set(call: ProgramCall) -> CallEffects:
         if word.kind == "literal" and word.text in ("-o", "+o"):
             value = next(words, literal(""))
             if value.kind != "literal" or value.text not in _NAMED_SETTINGS:
-                return unknown("`set -o` with an unknown setting")
+                return unknown("what this setting of `set -o` does is not known")
         elif word.kind == "literal" and _SET_OPTIONS.fullmatch(word.text.removesuffix("o")):
             if word.text.endswith("o") and next(words, literal("")).text not in _NAMED_SETTINGS:
-                return unknown("`set -o` with an unknown setting")
+                return unknown("what this setting of `set -o` does is not known")
         else:
-            return unknown("`set` with arguments")
+            return unknown("what these arguments of `set` do is not known")
     return NO_EFFECTS
 
 

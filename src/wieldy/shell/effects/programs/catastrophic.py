@@ -495,7 +495,7 @@ def _only_shows(args: tuple[Word, ...]) -> bool:
 def fork_bombs(script: ShellScript) -> list[Danger]:
     """The functions that call themselves in a pipe or in the background."""
     names = [function.name for function in _functions(script) if _multiplies(function)]
-    return [Danger("deny", f"the function `{name}` starts itself again and again", f"{name}()") for name in names]
+    return [Danger("deny", f"the function `{name}` starts itself without end", f"{name}()") for name in names]
 
 
 def _functions(script: ShellScript) -> Iterator[FunctionDefinition]:

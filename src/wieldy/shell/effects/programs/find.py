@@ -60,7 +60,7 @@ def check_find(call: ProgramCall) -> CallEffects:
             if not values or values[0].kind in ("multiple", "glob"):
                 return unknown(f"the value of `{name}` is not known in advance")
         elif name not in _FLAGS and name not in _EXEC_ACTIONS:
-            return unknown(f"the find expression `{name}` is not known to be harmless")
+            return unknown(f"the find expression `{name}` may do more than read")
     return CallEffects(tuple(reads), tuple(writes), changes=bool(writes), follows_links=follows_links)
 
 

@@ -51,14 +51,14 @@ def check_gh(call: ProgramCall) -> CallEffects:
 
 def _check_api(parsed: ParsedArgs) -> CallEffects:
     if len(parsed.operands) != 1 or parsed.operands[0].kind != "literal":
-        return unknown("`gh api` of an address that is not known in advance")
+        return unknown("the address for `gh api` is not known in advance")
     fields = parsed.values("-f", "-F", "--field", "--raw-field")
     if parsed.operands[0].text == "graphql":
         if not any(field.text.startswith("query=") for field in fields):
-            return unknown("`gh api graphql` without its query")
+            return unknown("the query of `gh api graphql` is not known in advance")
         # A value that begins with @ is the name of a file.
         if any(field.kind != "literal" or _WRITING_QUERY.search(field.text) or "=@" in field.text for field in fields):
-            return unknown("a GraphQL query that may change something")
+            return unknown("the GraphQL query may change something")
     elif fields:
         return unknown("`gh api` with fields sends a POST")
     return _fetch([*parsed.operands, *parsed.values("--hostname")], is_host=parsed.has("--hostname"))
@@ -67,7 +67,7 @@ def _check_api(parsed: ParsedArgs) -> CallEffects:
 def _fetch(words: list[Word], *, is_host: bool = False) -> CallEffects:
     """A fetch of the hosts that these words name, GitHub's own if there is none."""
     if any(word.kind != "literal" for word in words):
-        return unknown("a repository that is not known in advance")
+        return unknown("the repository is not known in advance")
     hosts = [words.pop().text] if is_host else []
     for word in words:
         address, _, path = word.text.partition("://")

@@ -282,7 +282,7 @@ def _check_git(call: ProgramCall, git: GitCall) -> CallEffects:
         return unknown(f"which repository `git -C {git.folder.source}` means is known only when it runs")
     here = git.folder or literal(".")
     if not git.command or git.command in ("--version", "version", "-v"):
-        return unknown("`git version` with arguments") if git.args else CallEffects()
+        return unknown("what these arguments of `git version` do is not known") if git.args else CallEffects()
     if git.command in WRITING_COMMANDS:
         operands = _parse(git.args, WRITING_COMMANDS[git.command]).operands
         named = [path for word in operands for path in _operand_paths(word, git.folder, call.state.root)]
@@ -297,6 +297,14 @@ def _check_git(call: ProgramCall, git: GitCall) -> CallEffects:
     return CallEffects(reads=(here, *reads), recursive=recursive, not_recursive=not_recursive)
 
 
+_DOES = {
+    "push": "sends commits to a remote",
+    **dict.fromkeys(("clone", "fetch", "ls-remote", "pull"), "talks to a remote"),
+    **dict.fromkeys(("merge", "rebase", "cherry-pick", "revert", "am", "reset"), "changes commits and files"),
+    **dict.fromkeys(("checkout", "restore", "switch", "clean", "rm", "mv", "apply"), "changes files"),
+}
+
+
 def _check_reading(git: GitCall) -> CallEffects:
     if git.command in READING_COMMANDS:
         return _check_formats(git.command, _parse(git.args, READING_COMMANDS[git.command]))
@@ -304,7 +312,7 @@ def _check_reading(git: GitCall) -> CallEffects:
         return _check_listing(git)
     if git.command == "config":
         return _check_config(git)
-    return unknown(f"`git {git.command}` is not known to be read-only")
+    return unknown(f"`git {git.command}` {_DOES.get(git.command, 'is not known to only read')}")
 
 
 def _parse(args: tuple[Word, ...], options: str) -> ParsedArgs:
@@ -315,17 +323,17 @@ def _check_formats(command: str, parsed: ParsedArgs) -> CallEffects:
     for value in parsed.values("--format", "--pretty"):
         # %G… runs the configured signature program.
         if value.kind != "literal" or _SIGNATURE.search(value.text):
-            return unknown(f"`git {command}` with a format that can run a program")
+            return unknown(f"the format of `git {command}` can run a program")
         if _RAW_OBJECT.search(value.text):
-            return unknown("a format that prints whole objects")
+            return unknown("the format prints whole objects")
     for name, accepted in _ACCEPTED_VALUES.items():
         for value in parsed.values(name):
             if value.kind != "literal" or value.text not in accepted:
-                return unknown(f"`git {command} {name}` with a value that can run programs the repository names")
+                return unknown(f"this value of `git {command} {name}` can run programs that the repository names")
     if any(word.dynamic and not word.revision for word in parsed.operands):
-        return unknown("an argument that is not known in advance")
+        return unknown("an argument is not known in advance")
     if command == "symbolic-ref" and len(parsed.operands) > 1:
-        return unknown("`git symbolic-ref` with two names writes")
+        return unknown("`git symbolic-ref` writes if it is given two names")
     return CallEffects(reads=(*parsed.reads, *parsed.operands))
 
 
@@ -350,10 +358,10 @@ def _check_listing(git: GitCall) -> CallEffects:
         parsed = _parse(args[1:] if word else args, options)
         if not word and parsed.operands:
             # After an option the word may still be one that writes, as in `git remote -v update`.
-            return unknown(f"`git {git.command}` with `{parsed.operands[0].source}` behind its options")
+            return unknown(f"`git {git.command}` with `{parsed.operands[0].source}` after its options may write")
         return _check_formats(git.command, parsed)
     if "*" not in tables:
-        return unknown(f"`git {git.command} {args[0].source if args else ''}` is not known to be read-only")
+        return unknown(f"`git {git.command} {args[0].source if args else ''}` is not known to only read")
     parsed = _parse(args, tables["*"])
     if parsed.operands and not parsed.has(*tables["needs"].split()):
         return unknown(f"`git {git.command}` with a name creates it")
@@ -372,7 +380,7 @@ def _check_config(git: GitCall) -> CallEffects:
     if not reads:
         return unknown("`git config` may write here")
     if any(operand.kind != "literal" for operand in operands):
-        return unknown("an argument that is not known in advance")
+        return unknown("an argument is not known in advance")
     return CallEffects(reads=tuple(parsed.reads))
 
 

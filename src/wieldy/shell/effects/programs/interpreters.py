@@ -149,7 +149,7 @@ def unknown_file(part: CommandPart) -> str | None:
 
 
 def _name_of(word: Word) -> str:
-    return f"`{word.source}`" if word.source else "what its input names"
+    return word.shown if word.source else "what its input names"
 
 
 def argument_texts(part: CommandPart, *, plain: bool = False) -> list[str]:

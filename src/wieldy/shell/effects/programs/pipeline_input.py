@@ -90,7 +90,7 @@ def _lists_files(part: CommandPart) -> bool:
 
 
 def _names_other_commits(command: str, args: tuple[Word, ...], options: set[str]) -> bool:
-    """Whether a git listing may hold names that are not on disk, where nobody can see how xargs would split them."""
+    """Whether a git listing may hold names that are not on disk, so that it cannot be seen how xargs would split them."""
     front = before_paths(args)
     operands = [word for word in front if not word.text.startswith("-")]
     match command:

@@ -65,7 +65,7 @@ def check_program(call: ProgramCall) -> CallEffects:
             return NO_EFFECTS
     check = _PROGRAMS.get(call.name)
     if check is None:
-        return unknown(f"`{call.name}` is not a program known to be read-only")
+        return unknown(f"`{call.name}` is not known to only read")
     try:
         return check(call)
     except UnknownArguments as error:

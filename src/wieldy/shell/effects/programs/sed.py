@@ -33,10 +33,10 @@ class _RefusedScript(ValueError):
 def check_sed(call: ProgramCall) -> CallEffects:
     parsed = parse_args(call.args, option_table(_OPTIONS))
     if any(not word.text.isdecimal() for word in parsed.values("-l", "--line-length")):
-        return unknown("`sed -l` without a number, which other versions take for the script")
+        return unknown("`sed -l` lacks its number, and other versions take the next word for the script")
     # In a suffix `*` is the name of the file, and a slash begins another folder.
     if any(not re.fullmatch(r"[\w.~-]*", word.text) for word in parsed.values("-i", "--in-place")):
-        return unknown("`sed -i` with a suffix that may be another folder")
+        return unknown("the suffix of `sed -i` may name another folder")
     scripts = parsed.values("-e", "--expression")
     files = parsed.operands
     if not scripts:

@@ -121,7 +121,7 @@ class ProgramSpec(Struct, frozen=True):
                 return CallEffects(tuple(args.reads), tuple(args.writes))
             case "none":
                 if args.operands:
-                    return unknown(f"the operand `{args.operands[0].source}` is not expected")
+                    return unknown(f"what it does with the operand `{args.operands[0].source}` is not known")
                 return CallEffects(tuple(args.reads), tuple(args.writes))
             case "pattern then files":
                 return self._pattern_then_files(args)
@@ -252,7 +252,7 @@ def parse_args(args: tuple[Word, ...], table: OptionTable) -> ParsedArgs:
                 parsed.operands.extend(rest)
         elif not word.prefix:
             if not table.harmless:
-                raise UnknownArguments(f"`{word.source or 'its input'}` could become an option")
+                raise UnknownArguments(f"{word.shown} could become an option")
             parsed.operands.append(word)
         elif word.prefix.startswith("--"):
             _parse_long(word, rest, table, parsed)
@@ -265,7 +265,7 @@ def _parse_long(word: Word, rest: Iterator[Word], table: OptionTable, parsed: Pa
     name, equals, value = word.prefix[2:].partition("=")
     option = _long_option(name, table) if equals or word.kind == "literal" else None
     if option is None or (equals and not option.values):
-        raise UnknownArguments(f"the option `{word.source}` is not known to be harmless")
+        raise UnknownArguments(f"the option `{word.source}` may do more than read")
     if equals:
         parsed.add(option, [attached_value(word, len(word.prefix) - len(value))])
     else:
@@ -285,13 +285,18 @@ def _parse_short(word: Word, rest: Iterator[Word], table: OptionTable, parsed: P
     if table.number and word.kind == "literal" and word.text[1:].isdecimal():
         parsed.options.setdefault("-#", []).append(word)
         return
-    if len(word.prefix) > 2 and word.kind == "literal" and (whole := table.short.get(word.prefix[1:])) is not None:
+    name, equals, value = word.prefix[1:].partition("=")
+    whole = table.short.get(name) if len(name) > 1 and (equals or word.kind == "literal") else None
+    if whole is not None and equals and whole.values:
+        parsed.add(whole, [attached_value(word, len(word.prefix) - len(value))])
+        return
+    if whole is not None and not equals:
         _parse_values(whole, rest, table, parsed)
         return
     for index, flag in enumerate(word.prefix[1:], 1):
         option = table.short.get(flag)
         if option is None:
-            raise UnknownArguments(f"the option `-{flag}` in `{word.source}` is not known to be harmless")
+            raise UnknownArguments(f"the option `-{flag}` in `{word.source}` may do more than read")
         if not option.values:
             parsed.add(option, [])
         elif index + 1 < len(word.prefix) or word.kind != "literal":

@@ -74,7 +74,7 @@ _YQ_READS_OTHERS = re.compile(r"load|system|eval|env|import|include|input|split_
 def _jq(call: ProgramCall) -> CallEffects:
     """A filter can name modules, which are files."""
     if any(re.search(r"\b(import|include|modulemeta)\b", word.text) for word in call.args):
-        return unknown("a jq filter that loads modules")
+        return unknown("the jq filter loads modules")
     return _JQ(call)
 
 
@@ -105,7 +105,7 @@ def _xxd(call: ProgramCall) -> CallEffects:
         elif re.fullmatch(r"-[cglos]-?\d+", word.text) or word.text in _XXD_FLAGS:
             continue
         elif word.text.startswith("-") and word.text != "-":
-            return unknown(f"the option `{word.text}` is not known to be harmless")
+            return unknown(f"the option `{word.text}` may do more than read")
         else:
             files.append(word)
     if any(word.kind in ("multiple", "glob") for word in files) or len(files) > 2:
@@ -122,7 +122,7 @@ def _tar(call: ProgramCall) -> CallEffects:
         args = (literal(f"-{letters}{'f' if 'f' in args[0].text else ''}"), *args[1:])
     parsed = parse_args(args, option_table(_TAR_LIST))
     if not parsed.has("-t", "--list"):
-        return unknown("`tar` that does not only list")
+        return unknown("`tar` does more than list")
     archives = parsed.values("-f", "--file")
     # `host:file` makes tar log in to another machine.
     if not archives or any(word.kind != "literal" or ":" in word.text for word in archives):
@@ -161,7 +161,7 @@ def _with_suffixes(words: Sequence[Word], suffixes: tuple[str, ...]) -> tuple[Wo
 def _unzip(call: ProgramCall) -> CallEffects:
     parsed = parse_args(call.args, option_table("-lvtzqZ1"))
     if not parsed.has("-l", "-v", "-t", "-z", "-Z"):
-        return unknown("`unzip` that does not only list")
+        return unknown("`unzip` does more than list")
     return CallEffects(reads=_with_suffixes(parsed.operands[:1], _ZIP_SUFFIXES))
 
 
@@ -174,9 +174,9 @@ def _ps(call: ProgramCall) -> CallEffects:
     """`e` without a dash shows the environment of processes; after an error ps reads `-e` in that way, too."""
     parsed = parse_args(call.args, option_table(_PS))
     if any(word.kind != "literal" or not _PS_OPERAND.fullmatch(word.text) for word in parsed.operands):
-        return unknown("`ps` with an operand that may show the environment of other processes")
+        return unknown("this operand of `ps` may show the environment of other processes")
     if any(word.kind != "literal" or "env" in word.text.lower() for word in parsed.values("-o", "-O", "--format")):
-        return unknown("`ps` with a format that may show the environment of other processes")
+        return unknown("this format of `ps` may show the environment of other processes")
     clusters = [set(word.text) for word in call.args if word.text.startswith("-") and word.text[1:2] != "-"]
     if any("e" in cluster for cluster in clusters) and parsed.has(*_PS_SELECTIONS):
         return unknown("`ps -e` with a selection, which can mean the environment of processes")
@@ -186,7 +186,7 @@ def _ps(call: ProgramCall) -> CallEffects:
 def _netstat(call: ProgramCall) -> CallEffects:
     parsed = parse_args(call.args, option_table(_NETSTAT))
     if parsed.operands:
-        return unknown(f"the operand `{parsed.operands[0].source}` is not expected")
+        return unknown(f"what it does with the operand `{parsed.operands[0].source}` is not known")
     return NO_EFFECTS if parsed.has("-n", "--numeric") else unknown("`netstat` without `-n` asks a name server")
 
 
@@ -194,7 +194,7 @@ def _pidof(call: ProgramCall) -> CallEffects:
     """`pidof`; what it does not understand it reports to the system log."""
     parsed = parse_args(call.args, option_table("-cqsx -o:", exact=True))
     if any(not re.fullmatch(r"\d+(,\d+)*|%PPID", word.text) for word in parsed.values("-o")):
-        return unknown("`pidof -o` without the number of a process")
+        return unknown("`pidof -o` needs the number of a process")
     return NO_EFFECTS
 
 
@@ -213,7 +213,7 @@ def _ss(call: ProgramCall) -> CallEffects:
 def _pip(call: ProgramCall) -> CallEffects:
     word = call.args[0].text if call.args and call.args[0].kind == "literal" else ""
     if word not in ("list", "show", "freeze"):
-        return unknown(f"`pip {word}` is not known to be read-only")
+        return unknown(f"`pip {word}` is not known to only read")
     options = "-leqvf --local --editable --user --all --files --verbose --format= --not-required"
     parse_args(call.args[1:], option_table(options, exact=True))
     return NO_EFFECTS
@@ -227,7 +227,7 @@ def _go(call: ProgramCall) -> CallEffects:
     # Other settings make go try out the C compiler.
     if words[:1] == ["env"] and len(words) == len(call.args) > 1 and _GO_SETTINGS.issuperset(words[1:]):
         return NO_EFFECTS
-    return unknown("`go` is only known to print its version and plain settings")
+    return unknown("`go` is known to only read where it prints its version or plain settings")
 
 
 def _python(call: ProgramCall) -> CallEffects:
@@ -251,7 +251,7 @@ def _lsof(call: ProgramCall) -> CallEffects:
         return unknown("`lsof` without `-n` asks a name server")
     words = [*parsed.operands, *parsed.values("-i", "-s")]
     if any(word.kind != "literal" or word.text.startswith("+") for word in words):
-        return unknown("an operand of `lsof` that is not known in advance")
+        return unknown("an operand of `lsof` is not known in advance")
     if any(host and not _ADDRESS.fullmatch(host) for host in (word.text.partition("@")[2] for word in words)):
         return unknown("`lsof` asks a name server about a host")
     return NO_EFFECTS
@@ -259,7 +259,7 @@ def _lsof(call: ProgramCall) -> CallEffects:
 
 def _yq(call: ProgramCall) -> CallEffects:
     if any(_YQ_READS_OTHERS.search(word.text) for word in call.args):
-        return unknown("a yq expression that loads files or runs programs")
+        return unknown("the yq expression loads files or runs programs")
     # Instead of an expression the first operand may be a file.
     first = next((word for word in call.args if not word.prefix.startswith("-") and word.text not in (".", "..")), None)
     effects = _YQ(call)
@@ -276,14 +276,14 @@ def _strings(call: ProgramCall) -> CallEffects:
 def _env(call: ProgramCall) -> CallEffects:
     """`env` that prints the environment; with a command it is a wrapper."""
     parsed = parse_args(call.args, option_table("-0 --null --help --version", exact=True))
-    return unknown("`env` with a command") if parsed.operands else NO_EFFECTS
+    return unknown("`env` runs a command") if parsed.operands else NO_EFFECTS
 
 
 def _command(call: ProgramCall) -> CallEffects:
     """`command -v`; with a command it is a wrapper."""
     if call.args and call.args[0].kind == "literal" and call.args[0].text in ("-v", "-V"):
         return NO_EFFECTS
-    return unknown("`command` without a name")
+    return unknown("`command` runs a command")
 
 
 SPECIAL_PROGRAMS: Mapping[str, ProgramCheck] = {
@@ -306,6 +306,13 @@ SPECIAL_PROGRAMS: Mapping[str, ProgramCheck] = {
     "pip": _pip,
     "pip3": _pip,
     "go": _go,
+    "shfmt": ProgramSpec(
+        "-ldps -i: -ci/ -bn/ -sr/ -kp/ -fn/ -mn/ -ln/: --list --diff --posix --simplify --indent= --case-indent "
+        "--binary-next-line --space-redirects --keep-padding --func-next-line --minify --language-dialect= --to-json",
+        "files",
+        exact=True,
+        recursive=True,
+    ),
     "gofmt": ProgramSpec("-ldes", "files", exact=True, recursive=True),
     "python3": _python,
     "python": _python,

@@ -106,7 +106,7 @@ def _matching(folder: str, pattern: str, files: FileSystem) -> list[str]:
 
 
 def transfers(part: CommandPart) -> Iterator[tuple[str, str | None]]:
-    """Yield each folder that is filled and the folder it is filled from, None where nobody can tell."""
+    """Yield each folder that is filled and the folder it is filled from, None where that is not known."""
     if part.program not in UNPACKING:
         return
     for target, source in _parse_transfers(part):

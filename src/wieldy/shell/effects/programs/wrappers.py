@@ -159,7 +159,7 @@ class CommandWrapper(Struct, frozen=True):
         while self.takes_assignments and words and _ASSIGNMENT.match(words[0].prefix):
             words = words[1:]
         if any(word.kind != "literal" for word in operands):
-            raise UnknownArguments("an operand that is not known in advance")
+            raise UnknownArguments("an operand is not known in advance")
         if not words:
             return None
         harmless = self.harmless and not parsed.writes
@@ -176,12 +176,12 @@ def _env(args: tuple[Word, ...]) -> InnerCommand | None:
         rest, cleared = rest[1:], True
     while rest and (match := _ASSIGNMENT.match(rest[0].prefix)):
         if rest[0].kind == "multiple":
-            raise UnknownArguments("an assignment that is not known in advance")
+            raise UnknownArguments("an assignment is not known in advance")
         variables.append(match.group(1))
         rest = rest[1:]
     if not rest:
         if variables:
-            raise UnknownArguments("`env` with assignments and no command")
+            raise UnknownArguments("it sets variables for no command")
         return None
     # Unsetting PATH and the like decides what runs, as setting them does.
     unset = [word.text for word in parsed.values("-u", "--unset")]
@@ -203,10 +203,10 @@ def _xargs(args: tuple[Word, ...]) -> InnerCommand | None:
     )
     parsed = parse_args(args, option_table(options, stops_at_operand=True))
     if parsed.reads:
-        raise UnknownArguments("arguments from a file")
+        raise UnknownArguments("its arguments come from a file")
     for count in parsed.values("-P", "--max-procs"):
         if not _FEW.fullmatch(count.text):
-            raise UnknownArguments("processes side by side without a small bound")
+            raise UnknownArguments("it runs processes in parallel without a small bound")
     return InnerCommand(
         tuple(parsed.operands) or (literal("echo"),),
         transparent=not parsed.options,
@@ -233,10 +233,10 @@ def _shell(args: tuple[Word, ...]) -> InnerCommand | None:
         word = args[index]
         index += 1
         if word.kind != "literal":
-            raise UnknownArguments("options that are not known in advance")
+            raise UnknownArguments("its options are not known in advance")
         if word.text in ("-o", "+o", "-O", "+O"):
             if index >= len(args) or args[index].kind != "literal":
-                raise UnknownArguments("a setting that is not known in advance")
+                raise UnknownArguments("a setting is not known in advance")
             index += 1
         elif word.text == "--":
             break
@@ -244,11 +244,11 @@ def _shell(args: tuple[Word, ...]) -> InnerCommand | None:
             has_command = has_command or "c" in word.text
             harmless = harmless and not set(word.text) & set("liv")
         elif word.text not in ("--norc", "--noprofile"):
-            raise UnknownArguments(f"the option `{word.text}`")
+            raise UnknownArguments(f"what the option `{word.text}` does is not known")
     if not has_command:
         return None
     if index >= len(args):
-        raise UnknownArguments("`-c` without a script")
+        raise UnknownArguments("the script of `-c` is missing")
     return InnerCommand(script=args[index], harmless=harmless, transparent=harmless)
 
 
@@ -262,7 +262,7 @@ def _eval(args: tuple[Word, ...]) -> InnerCommand | None:
     if args and args[0].kind == "literal" and args[0].text == "--":
         args = args[1:]
     if any(word.kind != "literal" for word in args):
-        raise UnknownArguments("`eval` of text that is not known in advance")
+        raise UnknownArguments("the text is not known in advance")
     return InnerCommand(script=_joined(args), harmless=True, transparent=True) if args else None
 
 
@@ -272,7 +272,7 @@ def _watch(args: tuple[Word, ...]) -> InnerCommand | None:
     if parsed.has("-x", "--exec"):
         return InnerCommand(tuple(parsed.operands))
     if any(word.kind != "literal" for word in parsed.operands):
-        raise UnknownArguments("`watch` of text that is not known in advance")
+        raise UnknownArguments("the text is not known in advance")
     return InnerCommand(script=_joined(tuple(parsed.operands))) if parsed.operands else None
 
 
@@ -284,7 +284,7 @@ def _flock(args: tuple[Word, ...]) -> InnerCommand | None:
     options = "-senouxFv -w: -E: --shared --exclusive --nonblock --wait= --timeout= --close"
     parsed = parse_args(args, option_table(options, stops_at_operand=True))
     if len(parsed.operands) < 2:
-        raise UnknownArguments("a lock without a command")
+        raise UnknownArguments("the command after the lock is missing")
     words = tuple(parsed.operands[1:])
     if words[0].text in ("-c", "--command") and len(words) == 2:
         return InnerCommand(script=words[1])
@@ -298,7 +298,7 @@ def _script_option(options: str) -> Unwrapper:
         parsed = parse_args(args, option_table(options))
         scripts = parsed.values("-c", "--command")
         if not scripts:
-            raise UnknownArguments("no command")
+            raise UnknownArguments("the command is missing")
         return InnerCommand(script=scripts[-1])
 
     return unwrapper

@@ -88,7 +88,7 @@ def _dd(call: ProgramCall) -> CallEffects:
     for word in call.args:
         name, equals, value = word.text.partition("=")
         if word.kind != "literal" or not equals:
-            return unknown("an operand of `dd` that is not known in advance")
+            return unknown("an operand of `dd` is not known in advance")
         if name == "if":
             reads.append(literal(value))
         elif name == "of":
@@ -101,21 +101,21 @@ def _fetch(call: ProgramCall, options: str, cwd_options: tuple[str, ...]) -> Cal
     parsed = parse_args(call.args, option_table(options))
     addresses = [*parsed.operands, *parsed.values("--url")]
     if any(word.kind != "literal" for word in addresses):
-        return unknown("an address that is not known in advance")
+        return unknown("the address is not known in advance")
     data = parsed.values(*_DATA_OPTIONS)
     cookies = parsed.values("-b", "--cookie")
     if any(word.kind != "literal" for word in (*data, *cookies)):
-        return unknown("data that may be the name of a file")
+        return unknown("the data may be the name of a file")
     files = [literal(match["file"]) for word in data if (match := _DATA_FILE.match(word.text))]
     # A cookie without `=` is the name of a file.
     files += [word for word in cookies if "=" not in word.text]
     local = [match for word in addresses if (match := _FILE_URL.match(word.text))]
     # curl expands braces and brackets in an address.
     if any(set(match.string) & set("{[%") for match in local):
-        return unknown("a local address with patterns")
+        return unknown("the local address has patterns")
     files += [literal(match.string[match.end() :].partition("?")[0]) for match in local]
     if any("#" in word.text for word in parsed.writes):
-        return unknown("a file name that curl completes from the address")
+        return unknown("curl completes the file name from the address")
     named = [literal(word.text.partition("?")[0].rpartition("/")[2]) for word in addresses]
     cwd = [literal("."), *named] if parsed.has(*cwd_options) and not parsed.writes else []
     writes = tuple(word for word in (*parsed.writes, *cwd) if word.text not in ("-", "/dev/null"))
