@@ -24,7 +24,7 @@ from msgspec import Struct
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Event
 from wieldy.core.logs import log
-from wieldy.core.programs import find_program
+from wieldy.core.programs import find_program, is_in_project
 from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
@@ -372,19 +372,28 @@ class Connection:
         workspace = context.workspace
         own_env = {PROJECT_VARIABLE: workspace.project_root, **workspace.setting("env"), **config.env}
         env = server_environment(workspace.env, own_env, context.mark)
-        env["PATH"] = os.pathsep.join(filter(os.path.isabs, env.get("PATH", os.defpath).split(os.pathsep)))
         setting, commands = f"mcpServers.{config.name}", workspace.commands
         place = None if commands is None else commands.places.get(setting)
         is_own = place is not None and place.layer in ("user", "managed")
+        roots = workspace.roots if is_own else ()
+        search_path = env.get("PATH", os.defpath).split(os.pathsep)
+        # Also what the program starts in turn, such as the `node` of `npx`, is none of the project's.
+        env["PATH"] = os.pathsep.join(
+            each for each in search_path if os.path.isabs(each) and not is_in_project(each, env, roots)
+        )
         folder, command = workspace.project_root if workspace.is_on_host else os.sep, config.command
         if is_own:
             folder = str(workspace.state_dir / "servers" / re.sub(r"\W", "_", config.name))
             make_private_folder(Path(folder))
         folder = os.path.join(folder, config.cwd) if config.cwd else folder
         if os.sep not in command:
-            path = find_program(command, env, workspace.roots if is_own else ())
+            path = find_program(command, env, roots)
             if path is None:
-                outside = " outside the project" if is_own and find_program(command, env) else ""
+                outside = (
+                    " outside the project"
+                    if find_program(command, {**env, "PATH": os.pathsep.join(search_path)})
+                    else ""
+                )
                 raise ToolFailure(f"there is no program `{command}`{outside} on PATH")
             command = path
         if commands is not None:

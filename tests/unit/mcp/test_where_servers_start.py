@@ -61,6 +61,17 @@ async def test_a_program_of_the_project_is_not_your_server(project, tmp_path, mo
     assert not (tmp_path / "mark").exists()
 
 
+async def test_what_your_server_starts_is_no_program_of_the_project(project, tmp_path, monkeypatch):
+    plant(project / "bin" / "node", tmp_path / "mark")
+    (tmp_path / "linked").symlink_to(project / "bin")
+    monkeypatch.setenv("PATH", os.pathsep.join((f"{project}/bin", f"{tmp_path}/linked", "bin", os.environ["PATH"])))
+    monkeypatch.chdir(project)
+    for args in (["-c", "node"], ["-c", "env node"]):
+        write(tmp_path / "home" / "settings.json", command="sh", args=args)
+        assert (await state_of(project))[0] == "failed"
+    assert not (tmp_path / "mark").exists()
+
+
 async def test_your_server_starts_outside_the_project_and_is_told_of_it(project, tmp_path):
     for module in ("typing", "json", "server_module"):
         (project / f"{module}.py").write_text(f"open({str(tmp_path / 'mark')!r}, 'w')\n")
