@@ -376,10 +376,12 @@ class Connection:
         place = None if commands is None else commands.places.get(setting)
         is_own = place is not None and place.layer in ("user", "managed")
         roots = workspace.roots if is_own else ()
-        search_path = env.get("PATH", os.defpath).split(os.pathsep)
+        search_path = env.get("PATH", os.defpath)
         # Also what the program starts in turn, such as the `node` of `npx`, is none of the project's.
         env["PATH"] = os.pathsep.join(
-            each for each in search_path if os.path.isabs(each) and not is_in_project(each, env, roots)
+            each
+            for each in search_path.split(os.pathsep)
+            if os.path.isabs(each) and not is_in_project(each, env, roots)
         )
         folder, command = workspace.project_root if workspace.is_on_host else os.sep, config.command
         if is_own:
@@ -389,11 +391,7 @@ class Connection:
         if os.sep not in command:
             path = find_program(command, env, roots)
             if path is None:
-                outside = (
-                    " outside the project"
-                    if find_program(command, {**env, "PATH": os.pathsep.join(search_path)})
-                    else ""
-                )
+                outside = " outside the project" if find_program(command, {**env, "PATH": search_path}) else ""
                 raise ToolFailure(f"there is no program `{command}`{outside} on PATH")
             command = path
         if commands is not None:

@@ -62,11 +62,11 @@ async def test_a_program_of_the_project_is_not_your_server(project, tmp_path, mo
 
 
 async def test_what_your_server_starts_is_no_program_of_the_project(project, tmp_path, monkeypatch):
-    plant(project / "bin" / "node", tmp_path / "mark")
+    plant(project / "bin" / "helper", tmp_path / "mark")
     (tmp_path / "linked").symlink_to(project / "bin")
     monkeypatch.setenv("PATH", os.pathsep.join((f"{project}/bin", f"{tmp_path}/linked", "bin", os.environ["PATH"])))
     monkeypatch.chdir(project)
-    for args in (["-c", "node"], ["-c", "env node"]):
+    for args in (["-c", "helper"], ["-c", "env helper"]):
         write(tmp_path / "home" / "settings.json", command="sh", args=args)
         assert (await state_of(project))[0] == "failed"
     assert not (tmp_path / "mark").exists()
