@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wieldy.core.schema.check import SchemaError, measure_schema
+from wieldy.core.schema.check import REFERENCE_KEYS, SchemaError, measure_schema
 from wieldy.core.schema.parameters import Parameters
 from wieldy.core.schema.provider_dialects import OPENAI, adapt_schema
 from wieldy.core.schema.strict_json import TooDeep, is_too_deep
@@ -160,8 +160,7 @@ def parse_input_schema(schema: Any) -> Parameters:
 
 def _require_small(schema: Mapping[str, Any]) -> None:
     """Refuse a schema that is small as written and huge where its references are followed, as a validator does."""
-    if _has_inner_id(schema):
-        raise SchemaError("it has an `$id` inside, and references that start there cannot be followed")
+    _require_followed_references(schema)
     size = measure_schema(schema, MAX_DEPTH)
     if size.nodes > MAX_NODES:
         raise SchemaError(f"it has more than {MAX_NODES:,} parts where its references are followed")
@@ -169,17 +168,23 @@ def _require_small(schema: Mapping[str, Any]) -> None:
         raise SchemaError(f"it has more than {MAX_ALTERNATIVES:,} alternatives where its references are followed")
 
 
-def _has_inner_id(schema: Mapping[str, Any]) -> bool:
-    pending: list[Any] = list(schema.values())
+def _require_followed_references(schema: Mapping[str, Any]) -> None:
+    """Refuse references that a validator follows in a way that `measure_schema` does not: by names and addresses."""
+    pending: list[Any] = [schema]
     while pending:
         part = pending.pop()
         if isinstance(part, Mapping):
-            if isinstance(part.get("$id"), str):
-                return True
+            if isinstance(part.get("$id"), str) and part is not schema:
+                raise SchemaError("it has an `$id` inside, and references that start there cannot be followed")
+            for key in REFERENCE_KEYS:
+                reference = part.get(key)
+                if isinstance(reference, str) and reference != "#" and not reference.startswith("#/"):
+                    raise SchemaError(
+                        f"its reference `{truncate(reference, 100)}` is not a place in it, such as `#/$defs/a`"
+                    )
             pending.extend(part.values())
         elif isinstance(part, list):
             pending.extend(part)
-    return False
 
 
 def _shorten_texts(schema: Any) -> Any:

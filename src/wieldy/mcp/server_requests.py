@@ -13,6 +13,7 @@ from wieldy.core.errors import Refusal, WieldyError
 from wieldy.core.messages import ContentBlock, Message
 from wieldy.core.provider import CompletionFunction
 from wieldy.core.text import truncate
+from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.core.user_questions import UserAnswer, UserQuestion, UserQuestions
 from wieldy.core.workspace import Workspace
@@ -57,12 +58,14 @@ class ServerRequestHandler:
         from mcp_types import ElicitResult
 
         from wieldy.core.schema.check import SchemaValidator
+        from wieldy.mcp.definitions import InvalidDefinition, parse_input_schema
 
         url = getattr(params, "url", None)
         schema: Mapping[str, Any] = {"type": "object"} if url else dict(params.requested_schema)
         try:
+            await in_thread(parse_input_schema, schema)  # as bounded as the schema of a tool
             content = await self._ask_person(params.message, schema, url)
-        except Refusal:
+        except (Refusal, InvalidDefinition):
             content = None
         if content is None or not (url or SchemaValidator(schema).fits(content)):
             return ElicitResult(action="decline")

@@ -13,7 +13,8 @@ from msgspec import Struct
 from wieldy.core.schema.strict_json import MAX_DEPTH, is_too_deep
 from wieldy.core.text import did_you_mean, plural, truncate, truncate_line
 
-MAX_REPORTED_WAYS = 5_000
+MAX_VISITS = 1_000_000  # of schemas to parts of a value, where a schema is recursive: a check of about a second
+MAX_REPORTED_VISITS = 20_000  # where each problem is to be named
 
 
 class Problem(Struct, frozen=True):
@@ -72,7 +73,7 @@ class SchemaValidator:
     def fits(self, value: Any) -> bool:
         """Whether the value is valid."""
         self.compile()
-        if self._may_overflow(value):
+        if self._may_overflow(value) or self._visits(value) > MAX_VISITS:
             return False
         try:
             return bool(self._validator.is_valid(value))
@@ -84,7 +85,7 @@ class SchemaValidator:
         self.compile()
         if self._may_overflow(value):
             return (Problem("", f"The input is nested more than {MAX_DEPTH} levels deep."),)
-        if self._may_explode(value):
+        if self._visits(value) > MAX_REPORTED_VISITS:
             text = "The input does not fit. It is nested too deeply, among too many alternatives, to say where."
             return () if self.fits(value) else (Problem("", text),)
         problems: dict[Problem, None] = {}
@@ -99,42 +100,89 @@ class SchemaValidator:
         """Whether a recursive schema would follow the value so deep that the native stack overflows."""
         return self._has_references and is_too_deep(value)
 
-    def _may_explode(self, value: Any) -> bool:
-        """Whether a recursive schema has so many ways through the value that to name them all would take minutes."""
+    def _visits(self, value: Any) -> int:
+        """How often a validator looks at a part of the value, which a recursive schema may make exponential; 0 for others."""
         if not self._has_references:
-            return False
+            return 0
         if self._size is None:
             try:
                 self._size = measure_schema(self._schema, MAX_DEPTH)
             except SchemaError:
-                return False
-        return self._size.is_recursive and self._size.widest ** _depth(value) > MAX_REPORTED_WAYS
+                self._size = SchemaSize(0, 0, 0, is_recursive=True)
+        return count_visits(self._schema, value) if self._size.is_recursive else 0
 
 
-def _depth(value: Any) -> int:
-    """How deep lists and objects are nested, at most `MAX_DEPTH`."""
-    depth, level = 0, [value]
-    while level and depth < MAX_DEPTH:
-        depth += 1
-        level = [
-            item
-            for each in level
-            if isinstance(each, dict | list)
-            for item in (each.values() if isinstance(each, dict) else each)
-        ]
-    return depth
+def count_visits(schema: Mapping[str, Any], value: Any) -> int:
+    """Count how often schemas are applied to parts of a value, up to a number above `MAX_VISITS`.
+
+    What a validator does again and again is counted once and multiplied, so that counting takes little time.
+    """
+    known: dict[tuple[int, int], int] = {}
+    calls = 0
+
+    def visit(node: Any, value: Any) -> int:
+        nonlocal calls
+        calls += 1
+        if calls > MAX_VISITS:
+            raise OverflowError
+        if not isinstance(node, Mapping) or _is_of_other_type(node.get("type"), value):
+            return 1
+        key = id(node), id(value)
+        if (count := known.get(key)) is None:
+            known[key] = 1
+            count = known[key] = 1 + sum(visit(child, part) for child, part in _applied(node, value, schema))
+        return count
+
+    try:
+        return visit(schema, value)
+    except (OverflowError, RecursionError):
+        return MAX_VISITS + 1
+
+
+def _applied(node: Mapping[str, Any], value: Any, schema: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield which schemas of a node a validator applies to which parts of a value, or more."""
+    named = node.get("properties")
+    for name, child in node.items():
+        if name in REFERENCE_KEYS and isinstance(child, str):
+            yield _resolve(child, schema), value
+        elif name in ("allOf", "anyOf", "oneOf") and isinstance(child, list):
+            yield from ((each, value) for each in child)
+        elif name in ("not", "if", "then", "else"):
+            yield child, value
+        elif name in ("dependentSchemas", "dependencies") and isinstance(child, Mapping):
+            yield from ((each, value) for each in child.values())
+        elif isinstance(value, dict):
+            if name == "properties" and isinstance(child, Mapping):
+                yield from ((each, value[key]) for key, each in child.items() if key in value)
+            elif name == "patternProperties" and isinstance(child, Mapping):
+                yield from ((each, part) for each in child.values() for part in value.values())
+            elif name in ("additionalProperties", "unevaluatedProperties"):
+                yield from (
+                    (child, part) for key, part in value.items() if not isinstance(named, Mapping) or key not in named
+                )
+        elif isinstance(value, list):
+            if isinstance(child, list) and name in ("items", "prefixItems"):
+                yield from zip(child, value, strict=False)
+            elif name in ("items", "contains", "additionalItems", "unevaluatedItems"):
+                yield from ((child, part) for part in value)
+
+
+def _is_of_other_type(kind: Any, value: Any) -> bool:
+    kinds = kind if isinstance(kind, list) else [kind]
+    if isinstance(value, dict):
+        return kind is not None and "object" not in kinds
+    return isinstance(value, list) and kind is not None and "array" not in kinds
 
 
 class SchemaSize(Struct, frozen=True):
     """How large a schema is when its references are followed; one that leads back to where it began counts as nothing.
 
-    `alternatives` are the ends of all `anyOf` and `oneOf` together, `widest` is the largest number of options of one of them.
+    `alternatives` are the ends of all `anyOf` and `oneOf` together.
     """
 
     nodes: int
     depth: int
     alternatives: int
-    widest: int
     is_recursive: bool
 
 
@@ -142,11 +190,10 @@ def measure_schema(schema: Mapping[str, Any], max_depth: int) -> SchemaSize:
     """Measure in time that is linear in the schema as written. Raises `SchemaError` where it is deeper than `max_depth`."""
     known: dict[int, tuple[int, int, int]] = {}
     open_nodes: set[int] = set()
-    widest = 0
     is_recursive = False
 
     def visit(node: Any, depth: int) -> tuple[int, int, int]:
-        nonlocal widest, is_recursive
+        nonlocal is_recursive
         key = id(node)
         if key in open_nodes:
             is_recursive = True
@@ -163,13 +210,12 @@ def measure_schema(schema: Mapping[str, Any], max_depth: int) -> SchemaSize:
         for name, child in children:
             if node is schema and name in ("$defs", "definitions"):
                 continue  # counted where they are referred to
-            if name in _REFERENCES and isinstance(child, str):
+            if name in REFERENCE_KEYS and isinstance(child, str):
                 child = _resolve(child, schema)  # noqa: PLW2901
             if not isinstance(child, Mapping | list):
                 continue
             child_nodes, child_depth, child_alternatives = visit(child, depth + 1)
             if name in ("anyOf", "oneOf") and isinstance(child, list):
-                widest = max(widest, len(child))
                 child_alternatives = max(child_alternatives, len(child))
             nodes, below = nodes + child_nodes, max(below, child_depth)
             alternatives += child_alternatives
@@ -178,7 +224,7 @@ def measure_schema(schema: Mapping[str, Any], max_depth: int) -> SchemaSize:
         return size
 
     nodes, depth, alternatives = visit(schema, 1)
-    return SchemaSize(nodes, depth, alternatives, widest, is_recursive)
+    return SchemaSize(nodes, depth, alternatives, is_recursive)
 
 
 _TOO_NESTED = "it is nested more than {} levels deep where its references are followed"
@@ -200,11 +246,11 @@ def _resolve(reference: str, schema: Any) -> Any:
 
 def _has_references(schema: Any) -> bool:
     if isinstance(schema, Mapping):
-        return any(key in schema for key in _REFERENCES) or any(map(_has_references, schema.values()))
+        return any(key in schema for key in REFERENCE_KEYS) or any(map(_has_references, schema.values()))
     return isinstance(schema, list) and any(map(_has_references, schema))
 
 
-_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+REFERENCE_KEYS = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def _compile(schema: Mapping[str, Any]) -> Any:
