@@ -23,7 +23,8 @@ from wieldy.mcp.tools import MAX_ITEMS, list_all
 
 MAX_PAGES = 20
 MAX_UNQUOTED = 3  # times that a server may decode percent signs
-_FILE_URI = re.compile(r"[\x00-\x20]*file:", re.IGNORECASE)
+_FILE_URI = re.compile(r"[\x00-\x20\s]*file:", re.IGNORECASE)
+_IGNORED_IN_URLS = re.compile(r"[\t\r\n]")  # by parsers that follow the URL standard of browsers
 
 
 class ServerResources:
@@ -80,15 +81,16 @@ class ServerResources:
 
 def _paths_of_uri(uri: str, workspace: Workspace) -> Iterator[str]:
     """The files that a server may open for a `file:` URI, in whatever way it reads one."""
-    match = _FILE_URI.match(uri)
-    if match is None:
-        return
-    rest = uri[match.end() :].replace("\\", "/")
-    spellings = {rest, re.split(r"[?#]", rest)[0]}
+    spellings: set[str] = set()
+    for text in (uri, _IGNORED_IN_URLS.sub("", uri)):
+        if (match := _FILE_URI.match(text)) is not None:
+            rest = text[match.end() :].replace("\\", "/")
+            spellings |= {rest, rest.rstrip(), re.split(r"[?#]", rest)[0]}
     for _ in range(MAX_UNQUOTED):
         spellings |= set(map(unquote, spellings))
-    for spelling in sorted(spellings):
-        text = spelling.replace("\0", "")
+    for text in sorted(
+        {each for spelling in spellings for each in (spelling.replace("\0", ""), spelling.split("\0")[0])}
+    ):
         authority, _, path = text[2:].partition("/") if text.startswith("//") else ("", "", text)
         yield workspace.resolve("/" + path if text.startswith("//") else path or "/")
         if authority.lower() not in ("", "localhost"):

@@ -81,10 +81,15 @@ async def test_a_resource_is_read_by_nobody_unasked_and_a_yes_reads_it(stage):
         "file:.env",
         "file://ROOT/.env?x=1#y",
         "file:\\\\ROOT\\.env",
+        "fi\tle://ROOT/.e\nnv",
+        "\xa0file://ROOT/.env ",
+        "file://ROOT/.env%00.txt",
+        "file://ROOT/link",
     ],
 )
 async def test_a_file_uri_is_a_read_of_that_file(stage, uri, mode):
     (stage.folder / ".env").write_text("SECRET")
+    (stage.folder / "link").symlink_to(".env")
     rules = {"deny": ["Read(.env)"], "allow": ["mcp__s", "ReadMcpResource"], "defaultMode": mode}
     async with stage.box(s=stage.entry(), settings={"permissions": rules}) as box:
         read = ("ReadMcpResource", {"server": "s", "uri": uri.replace("ROOT", str(stage.folder))})
