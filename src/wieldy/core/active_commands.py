@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
-from wieldy.core.project_text import open_regular
+from wieldy.core.project_text import open_regular, read_project_text
 
 CommandLine: TypeAlias = str | Sequence[str]
 """A line for a shell, or a program with its arguments."""
@@ -21,6 +22,15 @@ _PROJECT_VARIABLE = re.compile(r"\$\{?(WIELDY_PROJECT_DIR|CLAUDE_PROJECT_DIR|PWD
 _HOME_VARIABLE = re.compile(r"^~(?=/|$)|\$\{?HOME\b\}?")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _PROGRAM_SUFFIXES = (".sh", ".bash", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua")
+# Files that a script starts or reads as code: by their suffix, or as what a word for loading names.
+_CODE_NAMES = re.compile(
+    r"([\w./-]*\w\.(?:sh|bash|py|[mc]?[jt]s|rb|pl|php|lua))\b"
+    r"|(?:\b(?:source|require|require_relative|import|from)\b[\s('\"]*|^\s*\.\s+)['\"]?(\.{0,2}/?[\w./-]+)",
+    re.MULTILINE,
+)
+_PYTHON_IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w[\w, \t]*)", re.MULTILINE)
+_SUFFIXES_LEFT_OUT = ((".js", ".mjs", ".cjs", ".ts"), (".rb",))
+MAX_LOADED = 200
 MAX_DEPTH = 3
 MAX_HASHED_BYTES = 64 << 20
 MISSING = "missing"
@@ -131,7 +141,46 @@ def files_named_by(command: CommandLine, folder: str, home: str = "") -> tuple[s
     A file that does not exist yet is named only by a path with a slash. Links are named as themselves and by their targets.
     """
     paths = dict.fromkeys(path for path in _candidates(command, folder, home) if not os.path.isdir(path))
+    prefix = folder.rstrip(os.sep) + os.sep
+    pending = [path for path in paths if path.startswith(prefix) and _is_program(path)]
+    while pending and len(paths) < MAX_LOADED:
+        for path in _loaded_by(pending.pop(), folder):
+            if path not in paths and os.path.isfile(path):
+                paths[path] = None
+                pending.append(path)
     return tuple(dict.fromkeys(name for path in paths for name in (path, os.path.realpath(path))))
+
+
+def _loaded_by(script: str, folder: str) -> Iterator[str]:
+    """The files that may be run or loaded with a script, as far as its text and its folder show."""
+    try:
+        text = read_project_text(script, max_bytes=1 << 18)
+    except (OSError, ValueError):
+        return
+    beside = os.path.dirname(script)
+    if script.endswith(".py") or "python" in text.partition("\n")[0]:
+        names = {name.split()[0] for line in _PYTHON_IMPORT.findall(text) for name in line.split(",") if name.strip()}
+        yield from _modules_in(beside, names | sys.stdlib_module_names)
+    suffixes = next((each for each in _SUFFIXES_LEFT_OUT if script.endswith(each)), ())
+    for suffixed, loaded in _CODE_NAMES.findall(text):
+        for place in dict.fromkeys((beside, folder)):
+            path = os.path.normpath(os.path.join(place, (suffixed or loaded).lstrip("/")))
+            yield path
+            yield from (path + suffix for suffix in suffixes if not suffixed)
+
+
+def _modules_in(folder: str, names: Collection[str]) -> Iterator[str]:
+    """The Python files by which a folder offers modules of these names, before all other folders."""
+    try:
+        found = [entry for entry in os.scandir(folder) if entry.name.partition(".")[0] in names]
+    except OSError:
+        return
+    for entry in found:
+        if not entry.is_dir():
+            yield from (entry.path,) if entry.name.endswith((".py", ".pyc", ".so")) else ()
+            continue
+        for place, _, files in os.walk(entry.path):
+            yield from (os.path.join(place, name) for name in files if name.endswith((".py", ".so")))
 
 
 def active_files(settings: Mapping[str, Any], root: str, home: str = "") -> tuple[str, ...]:
@@ -181,6 +230,7 @@ def _candidates(command: CommandLine, folder: str, home: str, depth: int = 0) ->
         if position and words[position - 1] == "-m" and _MODULE.fullmatch(word):
             module = os.path.join(folder, *word.split("."))
             yield from filter(os.path.lexists, (f"{module}.py", f"{module}/__main__.py", f"{module}/__init__.py"))
+            yield from _modules_in(folder, sys.stdlib_module_names)
 
 
 def with_project_folder(text: str, folder: str) -> str:

@@ -73,3 +73,37 @@ def test_hooks_status_lines_and_servers_are_active(tmp_path):
     names = [*(f"{letter}.sh" for letter in "abcde"), "f.js", "sub/g"]
     assert active_files(settings, str(tmp_path)) == tuple(f"{tmp_path}/{name}" for name in names)
     assert active_files({}, str(tmp_path)) == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "script", "text", "loaded"),
+    [
+        ("python3 tools/check.py", "tools/check.py", "import os, helper\n", ["tools/helper.py", "tools/json.py"]),
+        (
+            "tools/check",
+            "tools/check",
+            "#!/usr/bin/env python3\nfrom helper import x",
+            ["tools/helper.py", "tools/json.py"],
+        ),
+        ("python3 -m tools.check", "tools/check.py", "", ["json/__init__.py", "tools/json.py"]),
+        ("sh tools/check.sh", "tools/check.sh", '. ./lib\n"$(dirname "$0")"/more.sh', ["lib", "tools/more.sh"]),
+        ("node tools/check.js", "tools/check.js", "const a = require('./helper')", ["tools/helper.js"]),
+        ("node tools/check.mjs", "tools/check.mjs", "import a from '../lib.mjs'", ["lib.mjs"]),
+    ],
+)
+def test_what_a_script_loads_is_named_with_it(tmp_path, command, script, text, loaded):
+    names = [
+        "lib",
+        "lib.mjs",
+        "tools/helper.py",
+        "tools/helper.js",
+        "tools/json.py",
+        "tools/more.sh",
+        "json/__init__.py",
+    ]
+    for name in (*names, "tools/other.py", "README.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / script).write_text(text)
+    (tmp_path / script).chmod(0o755)
+    assert set(files_named_by(command, str(tmp_path))) == {f"{tmp_path}/{name}" for name in (script, *loaded)}

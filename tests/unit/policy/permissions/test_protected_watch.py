@@ -419,6 +419,19 @@ async def test_files_that_hooks_and_servers_name_are_not_changed(root, mechanism
         assert result.is_error
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_a_module_beside_the_script_of_a_hook_is_put_aside(root, mechanism):
+    (root / "tools").mkdir()
+    (root / "tools/hook.py").write_text("import json, helper\n")
+    (root / "tools/helper.py").write_text("mine")
+    hooks = {"Stop": [{"hooks": [{"type": "command", "command": "python3 tools/hook.py"}]}]}
+    async with bypassing(root, mechanism, hooks=hooks) as box:
+        await run_script(box, writes(["tools/json.py", "tools/helper.py", "tools/plain.py"]))
+    assert not (root / "tools/json.py").exists()
+    assert (root / "tools/helper.py").read_text() == "mine"
+    assert (root / "tools/plain.py").read_text() == "evil"
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="needs to become another user")
 async def test_files_of_another_user_do_not_end_the_comparison(root):
     secret = root / "private"
