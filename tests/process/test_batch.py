@@ -181,7 +181,7 @@ def test_an_interrupt_ends_everything_and_the_same_command_goes_on(batch, number
     process.send_signal(number)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 128 + number
-    assert "the same command goes on where it stopped" in err
+    assert "the same command continues where it stopped" in err
     wait_until(lambda: not batch.processes(), what="processes are left")
     assert "slow" not in batch.endings()
 
@@ -245,7 +245,7 @@ def test_a_run_can_be_watched_from_elsewhere(batch, wieldy):
     (batch.out / "progress.json").write_text(json.dumps({**state, "done": 1, "at": state["at"] - 100}))
     stopped = wieldy("batch", "watch", str(batch.out))
     assert stopped.returncode == 1
-    assert "nobody works on this run any more" in stopped.stderr
+    assert "no process works on this run any more" in stopped.stderr
 
 
 def test_whoever_watches_a_run_that_was_interrupted_is_told_at_once(batch, wieldy):
@@ -261,7 +261,7 @@ def test_whoever_watches_a_run_that_was_interrupted_is_told_at_once(batch, wield
     assert watched.returncode == 1
     assert watched.stderr.splitlines() == [
         "0/3 done · 0 running · 3 left · $0.00",
-        "wieldy: nobody works on this run any more; `wieldy batch` with the same words goes on",
+        "wieldy: no process works on this run any more; `wieldy batch` with the same words continues it",
     ]
 
 
@@ -425,7 +425,7 @@ def test_a_worker_that_cannot_be_started_is_one_line_that_says_what_to_do(batch)
     code, _, err = batch.run()
     assert code == 1
     assert err.splitlines()[-1].startswith("wieldy: no worker can be started: ")
-    assert "the same command goes on" in err
+    assert "the same command continues" in err
     assert "Traceback" not in err
     (batch.out / "logs").unlink()
     assert batch.run()[0] == 0

@@ -183,7 +183,7 @@ def test_an_interrupt_leaves_nothing_behind_that_is_finished(batch, bucket):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "the same command goes on where it stopped" in err
+    assert "the same command continues where it stopped" in err
     assert any(name.startswith("run/results-") for name in bucket.names())
     wait_until(lambda: not batch.processes(), what="processes are left")
 
@@ -200,7 +200,7 @@ def test_an_interrupt_with_the_store_gone_ends_the_run_and_the_next_one_uploads_
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "the same command goes on where it stopped" in err
+    assert "the same command continues where it stopped" in err
     batch.env["AWS_ENDPOINT_URL"] = endpoint
     code, _, err = batch.run()
     assert code == 0, err

@@ -242,7 +242,7 @@ def test_a_single_word_is_a_prompt_and_options_of_p_work(chat, project):
     screen.wait_for("not permitted")
     screen.wait_for("All done.")
     screen.type("/exit")
-    screen.wait_for("go on with: wieldy --resume")
+    screen.wait_for("continue with: wieldy --resume")
     assert screen.process.wait(timeout=30) == 0
 
 
@@ -251,7 +251,7 @@ def test_the_last_line_stands_below_the_prompt_where_the_input_ends(chat):
     screen.wait_for("All done.")
     screen.wait_for("> ")
     screen.press(b"\x04")
-    screen.wait_for("\ngo on with: wieldy --resume")
+    screen.wait_for("\ncontinue with: wieldy --resume")
 
 
 def test_a_rule_that_cannot_be_read_ends_the_session_before_it_begins(chat):

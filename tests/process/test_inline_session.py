@@ -353,7 +353,7 @@ def test_a_suspended_session_leaves_the_shell_a_sane_terminal_and_comes_back(
         terminal.press("\x1b[99;5u")
         terminal.wait_until_gone("my draft")
         terminal.press("\x04")
-        terminal.wait_for("go on with: wieldy --resume")
+        terminal.wait_for("continue with: wieldy --resume")
         terminal.press("stty -a; exit\n")
         terminal.wait_for_exit()
         assert " icanon" in "".join(terminal.history())
@@ -582,7 +582,7 @@ def test_a_frame_that_cannot_be_drawn_leaves_a_sane_terminal_and_a_session_to_re
     terminal.send("go")
     assert terminal.wait_for_exit() == 1
     rows = terminal.history()
-    [line] = [row for row in rows if row.startswith("go on with: wieldy --resume ")]
+    [line] = [row for row in rows if row.startswith("continue with: wieldy --resume ")]
     assert "wieldy: the screen could not be drawn, so the session was closed (ValueError: broken" in "".join(rows)
     assert not any("Traceback" in row for row in rows)
     assert terminal.modes() == terminal.modes_before

@@ -34,7 +34,7 @@ IDLE_STATE_SECONDS, SILENT_SECONDS = 30.0, 120.0  # without news, after which a 
 
 EXAMPLES = """examples:
   wieldy batch tasks.jsonl --out runs/first --model anthropic/claude-sonnet-5-5 --max-cost 50
-  wieldy batch tasks.jsonl --out runs/first                      goes on where it stopped
+  wieldy batch tasks.jsonl --out runs/first                      continues where it stopped
   wieldy batch tasks.jsonl --out runs/first --only infra         only what failed by infrastructure
   wieldy batch swebench.jsonl --repos clones --out runs/swe --mode bypassPermissions --time-each 30m
   wieldy batch tasks.jsonl --out /shared/run --shard 3/64        part 3 of 64: Slurm arrays, Kubernetes, CI
@@ -73,7 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("tasks", metavar="TASKS.jsonl", help="one task a line; rows of SWE-bench are taken as they are")
-    add("--out", type=_location, required=True, metavar="DIR|URL", help="where results go; an existing run goes on")
+    add(
+        "--out", type=_location, required=True, metavar="DIR|URL", help="where results go; an existing run is continued"
+    )
     add("--model", default="", metavar="PROVIDER/NAME", help="for tasks that name none (default: WIELDY_MODEL)")
     add(
         "--mode",
@@ -110,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
         "--resume",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="go on with a run that is there already (default); --no-resume refuses to",
+        help="continue a run that is there already (default); --no-resume refuses to",
     )
     add("--only", action="append", default=[], metavar="WHAT", help="failed, infra, or an id; may be repeated")
     add(
@@ -387,7 +389,7 @@ def _print_summary(driver: Driver, store: ResultStore, code: int) -> int:
     if state.unpriced:
         print_error(f"the price of the model is unknown in {plural(state.unpriced, 'attempt')}: the cost counts as 0")
     if code:
-        print_error("interrupted; the same command goes on where it stopped")
+        print_error("interrupted; the same command continues where it stopped")
         return code
     if state.stopping:
         print_error(f"stopped: {state.stopping}")
@@ -439,7 +441,7 @@ def _watch(argv: list[str]) -> int:
             print_error(f"not begun: {missing} of {missing + len(states)} shards")
         if is_over or options.once:
             return COMPLETE
-        print_error("nobody works on this run any more; `wieldy batch` with the same words goes on")
+        print_error("no process works on this run any more; `wieldy batch` with the same words continues it")
         return INCOMPLETE
 
 
@@ -448,7 +450,7 @@ def _report(argv: list[str]) -> int:
     from wieldy.faces.batch.report import load_report, report_lines, write_html
 
     about = (
-        "Print what a run came to, and write report.html with plots beside its results. The run may still be going on."
+        "Print the results of a run, and write report.html with plots beside them. The run may still be in progress."
     )
     parser = command_parser("wieldy batch report", about, "example:\n  wieldy batch report runs/first")
     parser.add_argument("folder", type=_location, metavar="DIR|URL", help="what was given to --out")

@@ -503,7 +503,7 @@ def run_chat(
             return await create_surface(chat).run()
         finally:
             if chat.session.messages and resumable:
-                write(f"go on with: wieldy --resume {chat.session.id}")
+                write(f"continue with: wieldy --resume {chat.session.id}")
 
     return asyncio.run(run())
 

@@ -106,7 +106,7 @@ def _interrupt(needed: ApprovalNeeded) -> Any:
 
 
 def _approved_input(answer: Any, input: dict[str, Any]) -> dict[str, Any]:
-    """The input to run with. Raises `ToolException` for a no, and for an answer that is none."""
+    """The input to run with. Raises `ToolException` for a no, and for an invalid answer."""
     decisions = answer.get("decisions") if isinstance(answer, Mapping) else None
     decision = decisions[0] if isinstance(decisions, list) and decisions else answer
     kind = decision.get("type") if isinstance(decision, Mapping) else decision

@@ -75,7 +75,7 @@ class WorkspacePermissionError(WorkspaceError, PermissionError):
 class WieldyWorkspaceBackend(LocalWorkspaceBackend):
     """The folder of a toolbox: `agent.run(…, workspace=WieldyWorkspaceBackend(box))`.
 
-    What is denied, or would have to be asked where nobody answers, raises `WorkspacePermissionError`. Where the settings
+    What is denied, or would have to be asked where no one can answer, raises `WorkspacePermissionError`. Where the settings
     enable the sandbox, commands run in it. `await box.undo()` takes back what an operation changed.
     """
 
@@ -329,7 +329,7 @@ class WieldyWorkspaceBackend(LocalWorkspaceBackend):
             return
         if not box.workspace.files.is_local:
             place = box.workspace.files.place
-            uncovered = Uncovered(box.workspace.root, f"nobody watches what a command changes on {place}", False)
+            uncovered = Uncovered(box.workspace.root, f"what a command changes on {place} is not recorded", False)
             await record_unwatched(box.workspace, uncovered, call_id=plan.call.id, tool=plan.tool.name, turn=None)
             yield
             return

@@ -1,4 +1,4 @@
-"""The driver: decides what is left to do, has it done, and stores each result before anybody hears of it."""
+"""The driver: decides what is left to do, has it done, and stores each result before it is reported."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class RunState:
 def make_plan(tasks: Sequence[Task], store: ResultStore, options: RunOptions) -> RunPlan:
     """Decide what is left to do, of the tasks in the store's shard.
 
-    Raises `TaskFileError` for an unknown id in `only`, or a source that cannot be had.
+    Raises `TaskFileError` for an unknown id in `only`, or a source that is not available.
     """
     latest = latest_results(store.results())
     ids = {task.id for task in tasks}
@@ -186,7 +186,7 @@ def make_plan(tasks: Sequence[Task], store: ResultStore, options: RunOptions) ->
 
 
 def check_models(plan: RunPlan, base_url: str) -> None:
-    """Raise `TaskFileError` where the model of a pending attempt cannot be had: every such attempt would fail."""
+    """Raise `TaskFileError` where the model of a pending attempt is not available: every such attempt would fail."""
     known: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
     for planned in plan.pending:
         task = planned.task
@@ -239,7 +239,7 @@ class Driver:
         return sum(self.state.endings[name] for name in FINAL) == self.state.total
 
     def stop(self, reason: str) -> None:
-        """Start nothing more; what is under way goes on."""
+        """Start nothing more; what is running continues."""
         self.state.stopping = self.state.stopping or reason
 
     async def run(self) -> None:

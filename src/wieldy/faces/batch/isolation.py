@@ -187,7 +187,7 @@ class SourceCache:
         return target
 
     def tree(self, source: TaskSource) -> Path:
-        """The files of a source as a folder that nobody changes; for a `root`, the live folder. Raises `SourceError`."""
+        """The files of a source as a folder that does not change; for a `root`, the live folder. Raises `SourceError`."""
         return Path(source.location) if source.kind == "root" else self.frozen_tree(source)
 
     def frozen_tree(self, source: TaskSource) -> Path:

@@ -1,6 +1,6 @@
 """Request rates: one bucket per provider key for a whole run, which learns from 429 and `retry-after`.
 
-A request waits for its turn before it is sent. When the provider limits us, nobody sends until it says so, and then at half
+A request waits for its turn before it is sent. When the provider limits us, no request is sent until it says so, and then at half
 the rate; the rate doubles at most once a minute. Waiting does not count against the time of a task.
 """
 

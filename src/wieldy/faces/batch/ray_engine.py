@@ -84,7 +84,7 @@ class RayEngine:
             self._connect(ray)  # in the main thread: Ray sets a signal handler
         except Exception as error:
             words = " ".join(str(error).split())[:300]
-            raise RayMissing(f"no Ray cluster can be had: {words or type(error).__name__}") from None
+            raise RayMissing(f"no Ray cluster is available: {words or type(error).__name__}") from None
         resources: Any = ray.cluster_resources  # without types
         cpus = resources().get("CPU", 1.0)
         count = max(min(self._wanted or int(cpus), self._workers), 1)
@@ -127,7 +127,7 @@ class RayEngine:
                 ray.kill(handle.actor)
 
     def _least_loaded(self) -> ActorHandle:
-        """The actor with the least to do; one that has not been heard of lately only where there is no other."""
+        """The actor with the least to do; one that has been silent lately only where there is no other."""
         now = time.monotonic()
         return min(self._actors, key=lambda handle: (now - handle.last_seen > SILENT_SECONDS, len(handle.reports)))
 
@@ -158,7 +158,7 @@ class RayEngine:
         return result
 
     async def _poll(self) -> None:
-        """Fetch the progress of every actor; replace one that is not heard of for long."""
+        """Fetch the progress of every actor; replace one that is silent for long."""
         while True:
             await asyncio.sleep(PROGRESS_SECONDS)
             await asyncio.gather(*map(self._fetch_progress, self._actors))
@@ -202,7 +202,7 @@ class RayEngine:
 
 
 class ActorHandle:
-    """An actor, and who wants to hear of the progress of its attempts."""
+    """An actor, and the callbacks for the progress of its attempts."""
 
     def __init__(self, actor: Any) -> None:
         self.actor = actor

@@ -51,7 +51,7 @@ OTHER_DRIVER_SECONDS = 60.0
 """How long after its last sign of life another driver counts as alive."""
 RETRY_SECONDS = (1.0, 3.0, 10.0, 30.0)
 CLOSE_SECONDS = 10.0
-"""How long an interrupted driver goes on uploading; the next one uploads the rest."""
+"""How long an interrupted driver continues to upload; the next one uploads the rest."""
 NOT_UPLOADED = frozenset({RESULT_NAME, "owner"})
 """What only the machine of an attempt needs: the result for a driver that died, and the lock of the session."""
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "r2"})
@@ -191,7 +191,7 @@ class Bucket:
     def _error(self, error: Exception) -> StoreError:
         return StoreError(
             f"{self.url} cannot be used: {' '.join(str(error).split())[:300] or type(error).__name__}. "
-            "What is finished is kept; the same command goes on"
+            "What is finished is kept; the same command continues"
         )
 
 
@@ -384,7 +384,7 @@ class RemoteStore(ResultStore):
     def _forget_upload(self, upload: asyncio.Task[None]) -> None:
         self._uploads.discard(upload)
         if not upload.cancelled():
-            upload.exception()  # retrieved, as whoever waited for it may be gone
+            upload.exception()  # retrieved: the task that awaited it may be cancelled
 
     def _note_attempt(self, result: AttemptResult) -> None:
         self._attempts[result.id] = max(self._attempts.get(result.id, 0), result.attempt)
@@ -399,7 +399,7 @@ class RemoteStore(ResultStore):
             shutil.rmtree(folder, ignore_errors=True)
 
     def _write_whole(self) -> None:
-        """Write the results of this spool as one object, so that nobody has to fetch them one by one."""
+        """Write the results of this spool as one object, so that they need not be fetched one by one."""
         assert self._known is not None
         own = self._known[self._spool_id]
         if own and sorted(own) == list(range(1, len(own) + 1)):

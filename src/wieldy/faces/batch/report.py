@@ -123,9 +123,9 @@ class EndingRow(Struct, frozen=True):
 
 
 class RunReport(Struct, frozen=True):
-    """What a run came to: the result that counts for each attempt, and sums over them.
+    """The outcome of a run: the result that counts for each attempt, and sums over them.
 
-    `outdated` results are of tasks that were changed and have run anew; they do not count.
+    `outdated` results are of tasks that were changed and have run again; they do not count.
     """
 
     name: str

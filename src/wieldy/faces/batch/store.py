@@ -36,7 +36,7 @@ from wieldy.faces.batch.tasks import digest
 Ending: TypeAlias = Literal["solved", "unsolved", "done", "limit", "denied", "refused", "infra", "crashed", "skipped"]
 
 FINAL = frozenset({"solved", "unsolved", "done", "limit", "denied", "refused"})
-"""Endings that say something about the task. The others say that it has not been tried in earnest, and run again."""
+"""Endings that say something about the task. The others say that it has not really been tried, and run again."""
 
 FAILED = frozenset({"unsolved", "limit", "denied", "refused", "crashed"})
 
@@ -432,7 +432,7 @@ class ResultStore(RunFolder):
         return os.path.relpath(folder, self.path)
 
     def finished_in_folders(self, task_id: str) -> Iterator[AttemptResult]:
-        """The results that workers left in the folders of a task. A driver that died may not have heard of them."""
+        """The results that workers left in the folders of a task. A driver that died may not have recorded them."""
         folder = self.task_folder(task_id)
         for name in sorted(_attempt_numbers(folder)):
             with contextlib.suppress(OSError):
@@ -484,7 +484,7 @@ class ResultStore(RunFolder):
     def _error(self, error: OSError) -> StoreError:
         return StoreError(
             f"{self.path} cannot be written: {error.strerror or error}. What is finished is kept; "
-            "when there is room again, the same command goes on"
+            "when there is room again, the same command continues"
         )
 
 

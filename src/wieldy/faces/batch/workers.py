@@ -324,7 +324,7 @@ class LocalEngine:
             where = f"{error.filename}: " if error.filename else ""
             raise EngineError(
                 f"no worker can be started: {where}{error.strerror or error}. What is finished is kept; "
-                "when that is mended, the same command goes on"
+                "when that is repaired, the same command continues"
             ) from None
 
 

@@ -36,7 +36,7 @@ async def converse(
 ) -> int:
     """Run a session over prompts, write the output in one format, and return the exit code.
 
-    A `hosted` session has a program at the other end: it decides what comes after a failure, and hears of it in the result.
+    A `hosted` session has a program at the other end: it decides what comes after a failure, which the result names.
     With `returns`, a JSON Schema, every answer is JSON that fits it.
     In text format, stderr says why a model is waited for, and every `waiting_seconds` that it still is.
     """

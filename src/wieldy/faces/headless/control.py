@@ -145,7 +145,7 @@ class ControlHost:
             )
             return await self.interpret(reply, question)
         except ControlFailure as failure:
-            return Answer(False, f"nobody could be asked: {failure}")
+            return Answer(False, f"the question could not be asked: {failure}")
 
     async def interpret(self, reply: Fields, question: Question) -> Answer:
         """Interpret the answer to a question, and apply the permissions that it changes. Raises `ControlFailure`."""
@@ -388,7 +388,7 @@ class PermissionTool:
             reply = await self._call({"tool_name": plan.tool.name, "input": plan.input, "tool_use_id": plan.call.id})
             return await self._host.interpret(reply, question)
         except WieldyError as failure:
-            return Answer(False, f"nobody could be asked: {failure}")
+            return Answer(False, f"the question could not be asked: {failure}")
 
     async def _call(self, arguments: dict[str, Any]) -> dict[str, Any]:
         from wieldy.mcp.tools import ServerTool

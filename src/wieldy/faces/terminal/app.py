@@ -221,7 +221,7 @@ class InlineSession:
         self._app.invalidate()
 
     def _on_resize(self) -> None:
-        """Wait until the size has settled: until then nobody knows where the rows are."""
+        """Wait until the size has settled: until then the places of the rows are unknown."""
         self._settled_at = time.monotonic() + SETTLE_SECONDS
         if self._frame_timer is not None:
             self._frame_timer.cancel()
@@ -563,7 +563,7 @@ class InlineSession:
         self._app.create_background_task(self.page(f"{title}\n\n{call.result.text}\n"))
 
     def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Say that something went wrong where nobody waits for it. A frame that cannot be drawn ends the session."""
+        """Say that something went wrong in a task that is not awaited. A frame that cannot be drawn ends the session."""
         error = context.get("exception")
         log.error("%s", context.get("message"), exc_info=error)
         if self._failed_to_draw and self._app.is_running and not self._app.is_done:

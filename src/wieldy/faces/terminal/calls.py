@@ -261,7 +261,7 @@ def _has_own_show_rejection(tool: Tool) -> bool:
 
 def _agent_subject(fields: Mapping[str, Any]) -> str:
     if fields.get("agent_id"):
-        action = "stop" if fields.get("stop") else "go on" if fields.get("prompt") else "wait"
+        action = "stop" if fields.get("stop") else "continue" if fields.get("prompt") else "wait"
         return to_line(f"{fields['agent_id']}: {action}")
     task = fields.get("description") or " ".join(str(fields.get("prompt", "")).split())
     agent_type = fields.get("agent_type")

@@ -193,7 +193,7 @@ class Chat:
         self.surface.refresh()
 
     async def send(self, prompt: str, *, shown: str | None = None) -> None:
-        """Send a prompt to the model, if there is one, and wait for the end of the run; `shown` stands on the screen."""
+        """Send a prompt to the model, if there is one, and wait for the end of the run; `shown` is what the screen shows."""
         self.view.start_run(shown if shown is not None else prompt, time.time())
         if not self.has_model:
             self.view.running = False
@@ -313,7 +313,7 @@ class Chat:
     async def _on_event(self, event: Event) -> None:
         try:
             self.view.apply(event)
-        except Exception as error:  # the run goes on, and its end must be noticed
+        except Exception as error:  # the run continues, and its end must be noticed
             log.exception("the view failed on %s", event.kind)
             self.say(f"this could not be shown: {event.kind}: {type(error).__name__}: {error}", "red")
         self.notifier.observe(event)

@@ -238,7 +238,7 @@ class InputBox:
         return True
 
     def delete_backwards(self, count: int = 1) -> None:
-        """Delete the mark of a paste, or characters, before the cursor; what is left of a command or path is completed anew."""
+        """Delete the mark of a paste, or characters, before the cursor; what is left of a command or path is completed again."""
         if self.delete_mark():
             return
         self.buffer.delete_before_cursor(count)

@@ -37,7 +37,7 @@ class BlockPrinter:
         width = _columns()
         for block in self.view.blocks[self._printed :]:
             if isinstance(block, PromptBlock) and self.typed is not None and block.text.split() == self.typed.split():
-                self.typed, self._previous = None, block  # it stands on the screen already
+                self.typed, self._previous = None, block  # it is on the screen already
                 continue
             for row in separated_rows(block, self._previous, width):
                 if before is not None:

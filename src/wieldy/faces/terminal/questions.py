@@ -100,7 +100,7 @@ class Inquiry:
     # Which keys are for the question
 
     def on_shown(self, now: float) -> None:
-        """The question stands on the screen since now."""
+        """The question is on the screen from now on."""
         if self._ready_at is None:
             self._ready_at = now + GUARD_SECONDS
 

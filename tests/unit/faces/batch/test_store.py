@@ -136,7 +136,7 @@ sys.stdout.write(open("out/results.jsonl").read())
         [*small_disk("64k"), sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
     )
     assert "StoreError: out cannot be written: No space left on device" in done.stderr
-    assert "the same command goes on" in done.stderr
+    assert "the same command continues" in done.stderr
     lines = done.stdout.splitlines(keepends=True)
     assert len(lines) > 10
     assert [json.loads(line)["id"] for line in lines] == [str(n) for n in range(len(lines))]
