@@ -51,14 +51,16 @@ bench-peers: $(READY)
 clean:
 	rm -rf $(VENV) $(MODEL) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site
 
-# wieldy alone: seconds, where the tools of its developers take minutes.
+# wieldy alone: seconds, where the tools of its developers take minutes. pip shows what it downloads.
 $(INSTALLED): pyproject.toml
+	@echo "Installing wieldy into $(VENV); this is done once."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --prefer-binary --editable .
+	$(BIN)/python -m pip install --disable-pip-version-check --prefer-binary --editable .
 	touch $@
 
 $(READY): $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --prefer-binary --editable '.[dev]'
+	@echo "Installing what the tests and checks need."
+	$(BIN)/python -m pip install --disable-pip-version-check --prefer-binary --editable '.[dev]'
 	touch $@
 
 $(VENV)/.ready-site: pyproject.toml
