@@ -333,7 +333,7 @@ async def _run(options: argparse.Namespace, arguments: Mapping[str, Any], prompt
                 host=HostServices(mcp_relay=host.relay, question_handler=host if is_asked else None),
             )
         if asked is not None:
-            asked.attach(session)
+            asked.host.session = session
         session.box.settings.require_rules()
         return session
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from wieldy.core.call import ToolCall
 from wieldy.core.decision import Answer, Decision, Question
 from wieldy.core.errors import Refusal, WieldyError
 from wieldy.core.json_values import to_json
-from wieldy.core.outcome import Refused, ToolResult
+from wieldy.core.outcome import Image, Refused, ToolResult
 from wieldy.engine.pipeline import require_available
 from wieldy.engine.services import NoApprover
 from wieldy.engine.turn import Turn
@@ -33,6 +33,13 @@ ARRIVAL_SECONDS = 5.0
 def describe(tool: Tool) -> str:
     """The description of a tool with its guidance, which in a session is part of the system prompt."""
     return "\n\n".join(text.strip() for text in (tool.description, tool.prompt) if text.strip())
+
+
+def convert_content(result: ToolResult, *, text: Callable[[str], Any], image: Callable[[Image], Any]) -> Any:
+    """The content of a result in the types of a framework: text alone as text, with images a list in its order."""
+    if not any(isinstance(block, Image) for block in result.content):
+        return result.text
+    return [image(block) if isinstance(block, Image) else text(block.text) for block in result.content]
 
 
 class ApprovalNeeded(Struct, frozen=True):

@@ -14,9 +14,9 @@ from pydantic import ConfigDict, PrivateAttr
 
 from wieldy.core.call import ToolCall
 from wieldy.core.json_values import to_json
-from wieldy.core.outcome import Image, ToolResult
+from wieldy.core.outcome import ToolResult
 from wieldy.core.schema.provider_dialects import OPENAI, adapt_schema
-from wieldy.engine.framework_calls import ApprovalNeeded, FrameworkCalls, describe
+from wieldy.engine.framework_calls import ApprovalNeeded, FrameworkCalls, convert_content, describe
 
 if TYPE_CHECKING:
     from wieldy.core.tool import Tool
@@ -121,11 +121,9 @@ def _approved_input(answer: Any, input: dict[str, Any]) -> dict[str, Any]:
 
 
 def _content(result: ToolResult) -> str | list[dict[str, Any]]:
-    if not any(isinstance(block, Image) for block in result.content):
-        return result.text
-    return [
-        {"type": "image", "base64": block.data, "mime_type": block.media_type}
-        if isinstance(block, Image)
-        else {"type": "text", "text": block.text}
-        for block in result.content
-    ]
+    content: str | list[dict[str, Any]] = convert_content(
+        result,
+        text=lambda text: {"type": "text", "text": text},
+        image=lambda image: {"type": "image", "base64": image.data, "mime_type": image.media_type},
+    )
+    return content

@@ -11,9 +11,9 @@ from agents.tool_context import ToolContext
 from agents import FunctionTool, RunContextWrapper, ToolOutputImage, ToolOutputText
 from wieldy.core.call import ToolCall
 from wieldy.core.json_values import to_json
-from wieldy.core.outcome import Image, ToolResult
+from wieldy.core.outcome import ToolResult
 from wieldy.core.schema.provider_dialects import OPENAI, adapt_schema
-from wieldy.engine.framework_calls import ApprovalNeeded, FrameworkCalls, describe
+from wieldy.engine.framework_calls import ApprovalNeeded, FrameworkCalls, convert_content, describe
 
 if TYPE_CHECKING:
     from wieldy.core.tool import Tool
@@ -86,11 +86,8 @@ def _step(context: RunContextWrapper[Any]) -> Hashable:
 
 
 def _output(result: ToolResult) -> Any:
-    if not any(isinstance(block, Image) for block in result.content):
-        return result.text
-    return [
-        ToolOutputImage(image_url=f"data:{block.media_type};base64,{block.data}")
-        if isinstance(block, Image)
-        else ToolOutputText(text=block.text)
-        for block in result.content
-    ]
+    return convert_content(
+        result,
+        text=lambda text: ToolOutputText(text=text),
+        image=lambda image: ToolOutputImage(image_url=f"data:{image.media_type};base64,{image.data}"),
+    )

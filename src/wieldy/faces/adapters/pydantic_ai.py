@@ -14,9 +14,9 @@ from pydantic_core import SchemaValidator, core_schema
 
 from wieldy.core.call import ToolCall
 from wieldy.core.json_values import to_json
-from wieldy.core.outcome import Image, Text, ToolResult
+from wieldy.core.outcome import ToolResult
 from wieldy.core.schema.provider_dialects import OPENAI, adapt_schema
-from wieldy.engine.framework_calls import ApprovalNeeded, FrameworkCalls, describe
+from wieldy.engine.framework_calls import ApprovalNeeded, FrameworkCalls, convert_content, describe
 
 if TYPE_CHECKING:
     from wieldy.core.tool import Tool
@@ -68,11 +68,8 @@ class WieldyToolset(AbstractToolset[Any]):
 
 
 def _content(result: ToolResult) -> Any:
-    """Text alone as text; with pictures, a list in the order of the result."""
-    parts: list[Any] = []
-    for block in result.content:
-        if isinstance(block, Image):
-            parts.append(BinaryContent(base64.b64decode(block.data), media_type=block.media_type))
-        elif isinstance(block, Text):
-            parts.append(block.text)
-    return parts if any(not isinstance(part, str) for part in parts) else "\n".join(parts)
+    return convert_content(
+        result,
+        text=str,
+        image=lambda image: BinaryContent(base64.b64decode(image.data), media_type=image.media_type),
+    )

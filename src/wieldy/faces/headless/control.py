@@ -116,7 +116,7 @@ class ControlHost:
 
     def __init__(self, channel: ControlChannel, initialize: Fields | None) -> None:
         self._channel = channel
-        self._session: Session | None = None
+        self.session: Session  # set by whoever opens it
         self.initialized = initialize is not None
         self.problems: list[str] = []
         fields = initialize or {}
@@ -124,10 +124,6 @@ class ControlHost:
         self.agents = parse_agents(fields.get("agents"))
         servers = fields.get("sdkMcpServers")
         self.servers = {str(name): {"type": "sdk", "name": name} for name in servers or ()}
-
-    def attach(self, session: Session) -> None:
-        """Follow the session whose questions it answers."""
-        self._session = session
 
     async def ask(self, question: Question) -> Answer:
         """Have the host answer a permission question; a failure is a no."""
@@ -155,9 +151,9 @@ class ControlHost:
             updated = reply.get("updatedInput")
             is_changed = isinstance(updated, Mapping) and updated != question.plan.input
             return Answer(True, remember=remember, updated_input=updated if is_changed else None)
-        if reply.get("interrupt") is True and self._session is not None:
+        if reply.get("interrupt") is True:
             # Once the answer is in: aborting now would cancel this very question.
-            asyncio.get_running_loop().call_soon(self._session.abort, "interrupted with the answer to a question")
+            asyncio.get_running_loop().call_soon(self.session.abort, "interrupted with the answer to a question")
         return Answer(False, str(reply.get("message") or ""))
 
     async def answer(self, questions: Sequence[UserQuestion]) -> list[UserAnswer] | None:
@@ -192,8 +188,7 @@ class ControlHost:
 
         Raises `ControlFailure` for one that cannot be applied: what a host wants forbidden must not be lost.
         """
-        assert self._session is not None
-        session, saved = self._session, list[str]()
+        session, saved = self.session, list[str]()
         if updates is not None and not isinstance(updates, list):
             raise ControlFailure("updatedPermissions is not a list")
         changes: list[Callable[[], Awaitable[object]]] = []
@@ -224,8 +219,7 @@ class ControlHost:
         """Deny, or ask about, what rules cover: at once, and in the settings if they are to stay."""
         from wieldy.policy.settings.store import add_rules
 
-        assert self._session is not None
-        self._session.box.policy.grant(*_parse_rules(texts, behavior))
+        self.session.box.policy.grant(*_parse_rules(texts, behavior))
         if (file := self._settings_file(destination)) is not None:
             await in_thread(add_rules, file, behavior, texts)
 
@@ -233,13 +227,12 @@ class ControlHost:
         """The settings that a destination names; None for the session. Raises `ControlFailure`."""
         from wieldy.policy.settings.store import local_file, project_file, user_file
 
-        assert self._session is not None
-        project = self._session.box.policy.paths.project
+        project = self.session.box.policy.paths.project
         match destination:
             case "session":
                 return None
             case "userSettings":
-                return user_file(self._session.box.workspace.env)
+                return user_file(self.session.box.workspace.env)
             case "projectSettings":
                 return project_file(project)
             case "localSettings":
@@ -249,8 +242,7 @@ class ControlHost:
     def _grant(self, rules: list[str]) -> None:
         from wieldy.policy.permissions.rules import select_savable_rules
 
-        assert self._session is not None
-        policy = self._session.box.policy
+        policy = self.session.box.policy
         policy.grant(*select_savable_rules(rules, policy.paths.project).rules)
 
     def _parse_hooks(self, section: Any) -> list[Hook]:
@@ -374,27 +366,20 @@ class PermissionTool:
 
     def __init__(self, name: str, host: ControlHost) -> None:
         self._name = name
-        self._host = host
-        self._session: Session | None = None
-
-    def attach(self, session: Session) -> None:
-        """Follow the session whose questions it answers."""
-        self._session = session
-        self._host.attach(session)
+        self.host = host
 
     async def ask(self, question: Question) -> Answer:
         plan = question.plan
         try:
             reply = await self._call({"tool_name": plan.tool.name, "input": plan.input, "tool_use_id": plan.call.id})
-            return await self._host.interpret(reply, question)
+            return await self.host.interpret(reply, question)
         except WieldyError as failure:
             return Answer(False, f"the question could not be asked: {failure}")
 
     async def _call(self, arguments: dict[str, Any]) -> dict[str, Any]:
         from wieldy.mcp.tools import ServerTool
 
-        assert self._session is not None
-        box = self._session.box
+        box = self.host.session.box
         await box.workspace.services.mcp_servers.wait_for_tool(self._name)
         tool = box.catalog.find(self._name)
         if tool is None or not isinstance(tool := tool.unwrapped, ServerTool):
@@ -448,8 +433,9 @@ class ControlProtocol:
         self._state = "idle"
         # Each with the requests that came before it and must be carried out first.
         self._prompts: asyncio.Queue[tuple[Fields | Exception | None, list[asyncio.Task[None]]]] = asyncio.Queue()
-        self._first_message: asyncio.Future[Fields | None] | None = None
-        self._session: asyncio.Future[Session] | None = None
+        loop = asyncio.get_running_loop()
+        self._first_message: asyncio.Future[Fields | None] = loop.create_future()
+        self._session: asyncio.Future[Session] = loop.create_future()
         self._reader: asyncio.Task[None] | None = None
         self._handlers: dict[str, asyncio.Task[None]] = {}
         self._ordered: list[asyncio.Task[None]] = []
@@ -458,9 +444,7 @@ class ControlProtocol:
 
     async def open(self) -> Session:
         """Wait for the first message and make the session. Raises `WieldyError`."""
-        loop = asyncio.get_running_loop()
-        self._first_message, self._session = loop.create_future(), loop.create_future()
-        self._reader = loop.create_task(self._read())
+        self._reader = asyncio.get_running_loop().create_task(self._read())
         first = await self._first_message
         request = first["request"] if first is not None else None
         try:
@@ -470,7 +454,7 @@ class ControlProtocol:
             if first is not None:
                 self._channel.respond_error(first.get("request_id"), str(error))
             raise error if isinstance(error, WieldyError) else ControlFailure(str(error)) from None
-        host.attach(session)
+        host.session = session
         self.is_hosted = host.initialized
         if first is not None:
             self._channel.respond(first.get("request_id"), _describe(session, host))
@@ -535,14 +519,12 @@ class ControlProtocol:
 
     def _begin(self, initialize: Fields | None) -> bool:
         """Let the session be made; whether this was the message that it waited for."""
-        assert self._first_message is not None
         if self._first_message.done():
             return False
         self._first_message.set_result(initialize)
         return initialize is not None
 
     async def _answer(self, message: Fields) -> None:
-        assert self._session is not None
         id, request = message.get("request_id"), message["request"]
         try:
             session = await asyncio.shield(self._session)
@@ -560,7 +542,6 @@ class ControlProtocol:
 
     async def _wait_for_servers(self) -> None:
         """Wait for the MCP servers that the host runs itself: its first prompt counts on their tools."""
-        assert self._session is not None
         if self.is_hosted and (servers := _servers(self._session.result())) is not None:
             for name, connection in servers.connections.items():
                 if connection.config.kind == "sdk":
@@ -568,7 +549,6 @@ class ControlProtocol:
 
     def _number(self, message: Fields) -> None:
         """Note which prompt of the session this will be, and write it back with its id where the host wants that."""
-        assert self._session is not None
         session, id = self._session.result(), str(message.get("uuid") or uuid4())
         self.prompt_numbers[id] = len(session.conversation.prompts) + 1
         if self._replay_prompts:
@@ -576,7 +556,7 @@ class ControlProtocol:
             self._channel.write(line)
 
     def _change_state(self, state: str) -> None:
-        if self._report_states and state != self._state and self._session is not None:
+        if self._report_states and state != self._state and self._session.done():
             session = self._session.result().id
             self._channel.write(
                 {

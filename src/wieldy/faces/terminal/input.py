@@ -31,7 +31,16 @@ from wieldy.core.state_dirs import make_private_folder, state_home
 from wieldy.core.text import escape_controls
 from wieldy.faces.terminal.commands import COMMANDS
 from wieldy.faces.terminal.screen import Caret
-from wieldy.faces.terminal.text import Row, TextSpan, clip_row, display_width, graphemes, make_printable, to_line
+from wieldy.faces.terminal.text import (
+    Row,
+    TextSpan,
+    clip_row,
+    display_width,
+    graphemes,
+    make_printable,
+    merge_spans,
+    to_line,
+)
 from wieldy.faces.terminal.view_model import INDENT, PROMPT_MARK
 
 if TYPE_CHECKING:
@@ -139,7 +148,8 @@ def _lock_variants(sequences: Mapping[str, object]) -> Iterator[tuple[str, objec
 MAX_PASTED_LINES = 20
 MAX_PASTED_CHARS = 4_000
 MAX_MENU_ROWS = 6
-BURST_KEYS = 8  # as many keys in one read come from no person
+BURST_KEYS = 8  # as many keys in one read, with an Enter among them, come from no person
+LONG_BURST_KEYS = 200
 
 learn_key_reports()
 
@@ -309,34 +319,27 @@ def clip_hint(text: str, width: int) -> str:
 
 def layout_draft(text: str, cursor: int, width: int, selected: set[int]) -> tuple[list[Row], Caret]:
     """Break a draft into rows of graphemes; the caret never stands inside one."""
-    rows: list[Row] = []
-    spans: list[TextSpan] = []
+    rows: list[list[TextSpan]] = [[]]
     used = position = 0
     caret: Caret | None = None
     for grapheme in graphemes(text):
         if caret is None and cursor < position + len(grapheme):
-            caret = Caret(len(rows), used)
+            caret = Caret(len(rows) - 1, used)
         if grapheme in ("\n", "\r\n"):
-            rows.append(tuple(spans))
-            spans, used = [], 0
-            position += len(grapheme)
-            continue
-        shown = make_printable(grapheme).replace("\n", "⏎")
-        columns = display_width(shown)
-        if used + columns > width:
-            rows.append(tuple(spans))
-            spans, used = [], 0
-            if caret is not None and caret.row == len(rows) - 1 and cursor == position:
-                caret = Caret(len(rows), 0)
-        style = "reverse" if position in selected else ""
-        if spans and spans[-1].style == style:
-            spans[-1] = TextSpan(spans[-1].text + shown, style)
+            rows.append([])
+            used = 0
         else:
-            spans.append(TextSpan(shown, style))
-        used += columns
+            shown = make_printable(grapheme).replace("\n", "⏎")
+            columns = display_width(shown)
+            if used + columns > width:
+                if caret is not None and caret.row == len(rows) - 1 and cursor == position:
+                    caret = Caret(len(rows), 0)
+                rows.append([])
+                used = 0
+            rows[-1].append(TextSpan(shown, "reverse" if position in selected else ""))
+            used += columns
         position += len(grapheme)
-    rows.append(tuple(spans))
-    return rows, caret or Caret(len(rows) - 1, used)
+    return [merge_spans(row) for row in rows], caret or Caret(len(rows) - 1, used)
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -392,26 +395,20 @@ class BurstDetector:
     def convert(self, keys: Sequence[KeyPress]) -> list[KeyPress]:
         """Return the keys with a burst of text replaced by one paste. An Enter that is held back is left out."""
         keys = list(keys)
-        if not keys:
-            return keys
-        if self.held_enter and _is_text(keys[0]):
+        inside = self.held_enter and bool(keys) and _is_text(keys[0])
+        if inside:
             self.held_enter = False
             keys.insert(0, KeyPress(Keys.ControlM, "\r"))
-            inside = True
-        else:
-            inside = False
-        if len(keys) < BURST_KEYS or not all(_is_text(key) or key.key == Keys.ControlM for key in keys):
-            if inside:
-                return [_paste_key(keys)] if all(_is_text(key) or key.key == Keys.ControlM for key in keys) else keys
+        if not all(_is_text(key) or key.key == Keys.ControlM for key in keys):
             return keys
-        enters = [number for number, key in enumerate(keys) if key.key == Keys.ControlM]
-        if not enters and not inside:
-            return keys if len(keys) < 200 else [_paste_key(keys)]
-        if enters[-1] == len(keys) - 1:
-            if len(enters) == 1:
-                self.held_enter = True
-                return keys[:-1]
+        if inside:
             return [_paste_key(keys)]
+        enters = sum(key.key == Keys.ControlM for key in keys)
+        if len(keys) < (BURST_KEYS if enters else LONG_BURST_KEYS):
+            return keys
+        if enters == 1 and keys[-1].key == Keys.ControlM:
+            self.held_enter = True
+            return keys[:-1]
         return [_paste_key(keys)]
 
     def release(self) -> list[KeyPress]:

@@ -28,7 +28,7 @@ from wieldy.core.threads import in_thread
 from wieldy.core.user_questions import QuestionHandler, UserAnswer, UserQuestion
 from wieldy.engine.services import Ask
 from wieldy.faces.terminal.calls import CallFormatter
-from wieldy.faces.terminal.text import Row, TextSpan, clip_row, row_text, to_line, wrap_spans
+from wieldy.faces.terminal.text import Row, TextSpan, clip_row, merge_spans, row_text, to_line, wrap_spans
 from wieldy.faces.terminal.view_model import change_rows
 
 BAR = "│ "
@@ -355,7 +355,7 @@ def _field_lines(name: str, value: Any, uncovered: Sequence[str], formatter: Cal
     return [*shown, [TextSpan(f"… {hidden:,} more characters", "yellow")]] if hidden > 0 else shown
 
 
-def mark_parts(lines: Sequence[str], parts: Sequence[str]) -> list[list[TextSpan]]:
+def mark_parts(lines: Sequence[str], parts: Sequence[str]) -> Sequence[Sequence[TextSpan]]:
     """Mark the parts of a command that no rule covers: bold and underlined. Without known parts all of it is bold."""
     text = "\n".join(lines)
     covered = [False] * len(text)
@@ -369,17 +369,11 @@ def mark_parts(lines: Sequence[str], parts: Sequence[str]) -> list[list[TextSpan
             start = text.find(escape_invisible(part), end)
     if not found or all(covered[i] or text[i] in " \n" for i in range(len(text))):
         return [[TextSpan(line, "bold")] for line in lines]
-    marked: list[list[TextSpan]] = []
+    marked: list[Row] = []
     position = 0
     for line in lines:
-        spans: list[TextSpan] = []
-        for offset, character in enumerate(line):
-            style = "bold underline" if covered[position + offset] else ""
-            if spans and spans[-1].style == style:
-                spans[-1] = TextSpan(spans[-1].text + character, style)
-            else:
-                spans.append(TextSpan(character, style))
-        marked.append(spans)
+        styles = ("bold underline" if covered[position + offset] else "" for offset in range(len(line)))
+        marked.append(merge_spans(map(TextSpan, line, styles)))
         position += len(line) + 1
     return marked
 
