@@ -20,6 +20,7 @@ from wieldy.engine.framework_calls import ApprovalNeeded, FrameworkCalls
 from wieldy.engine.mcp_tools import convert_result
 from wieldy.engine.mcp_tools import list_tools as list_box_tools
 from wieldy.engine.services import NoApprover
+from wieldy.engine.toolbox import ToolboxOptions
 from wieldy.engine.workspace_services import HostServices
 from wieldy.faces.headless import converse
 from wieldy.faces.headless.control import ControlHost, ControlProtocol
@@ -52,7 +53,9 @@ class InProcessTransport(Transport):
         replay_user_messages: bool = False,
         **session_options: Any,
     ) -> None:
-        inspect.signature(Session).bind(root, model=model, **session_options)  # an unknown option is a TypeError here
+        known = {*inspect.signature(Session).parameters, *ToolboxOptions.__annotations__}
+        if unknown := [name for name in session_options if name not in known]:
+            raise TypeError(f"a session has no option `{unknown[0]}`")
         self._root = root
         self._model = model
         self._servers = _server_settings(mcp_servers)

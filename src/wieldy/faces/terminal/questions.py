@@ -314,10 +314,10 @@ def call_body(plan: PlannedCall, uncovered: Sequence[str], formatter: CallFormat
 
     Each line has a bar before it, so that none can pass for a line of the question.
     """
-    body: list[list[TextSpan]] = []
+    body: list[Sequence[TextSpan]] = []
     edits = _edits(plan.input)
     for old, new in edits:
-        body += [list(row) for row in change_rows(escape_invisible(old), escape_invisible(new))]
+        body += change_rows(escape_invisible(old), escape_invisible(new))
     for name, value in plan.input.items():
         if edits and name in ("old_string", "new_string", "edits") or name in ("file_path", "description"):  # noqa: RUF021
             continue
@@ -335,7 +335,7 @@ def _edits(input: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(str(old), str(new)) for old, new in pairs] if is_edit else []
 
 
-def _field_lines(name: str, value: Any, uncovered: Sequence[str], formatter: CallFormatter) -> list[list[TextSpan]]:
+def _field_lines(name: str, value: Any, uncovered: Sequence[str], formatter: CallFormatter) -> list[Sequence[TextSpan]]:
     label = to_line(escape_invisible(name), 80)
     if isinstance(value, bool | int | float | None):
         return [[TextSpan(f"{label}: ", "dim"), TextSpan(str(value))]]
@@ -355,7 +355,7 @@ def _field_lines(name: str, value: Any, uncovered: Sequence[str], formatter: Cal
     return [*shown, [TextSpan(f"… {hidden:,} more characters", "yellow")]] if hidden > 0 else shown
 
 
-def mark_parts(lines: Sequence[str], parts: Sequence[str]) -> Sequence[Sequence[TextSpan]]:
+def mark_parts(lines: Sequence[str], parts: Sequence[str]) -> list[Sequence[TextSpan]]:
     """Mark the parts of a command that no rule covers: bold and underlined. Without known parts all of it is bold."""
     text = "\n".join(lines)
     covered = [False] * len(text)
@@ -369,7 +369,7 @@ def mark_parts(lines: Sequence[str], parts: Sequence[str]) -> Sequence[Sequence[
             start = text.find(escape_invisible(part), end)
     if not found or all(covered[i] or text[i] in " \n" for i in range(len(text))):
         return [[TextSpan(line, "bold")] for line in lines]
-    marked: list[Row] = []
+    marked: list[Sequence[TextSpan]] = []
     position = 0
     for line in lines:
         styles = ("bold underline" if covered[position + offset] else "" for offset in range(len(line)))
