@@ -209,14 +209,29 @@ def test_rules_beside_a_no_are_in_force(peer, script, project):
     assert not (project / "made").exists()
 
 
+ADD = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash"}]}
+
+
 @pytest.mark.parametrize(
-    "update", [{"type": "removeRules"}, {"type": "addRules", "rules": [{}], "behavior": "allow"}, 3]
+    "fields",
+    [
+        {"updatedPermissions": [{"type": "removeRules"}]},
+        {"updatedPermissions": [{"type": "addRules", "rules": [{}], "behavior": "allow"}]},
+        {"updatedPermissions": [3]},
+        {"updatedPermissions": {"type": "setMode", "mode": "plan"}},
+        {"updatedPermissions": [{**ADD, "destination": "moon"}]},
+        {"updatedPermissions": [{**ADD, "destination": ["session"]}]},
+        {"updatedPermissions": [{**ADD, "rules": [{"toolName": "Bash((", "ruleContent": "x"}]}]},
+        {"updatedPermissions": [{"type": "setMode", "mode": "plan"}, {"type": "addDirectories"}]},
+        {"updatedInput": ["touch other"]},
+        {"updatedInput": "touch other"},
+    ],
 )
-def test_an_update_that_cannot_be_applied_makes_the_answer_a_no(peer, script, project, update):
+def test_an_update_that_cannot_be_applied_makes_the_answer_a_no(peer, script, project, fields):
     with peer(*STREAM, script([TOUCH], [{"text": "done"}]), "--permission-prompt-tool", "stdio") as host:
         host.send(request("initialize"), user("go"))
-        host.send(answer(host.receive(type="control_request"), behavior="allow", updatedPermissions=[update]))
-        assert "updatedPermissions" in json.dumps(host.receive(type="user"))
+        host.send(answer(host.receive(type="control_request"), behavior="allow", **fields))
+        assert next(iter(fields)) in json.dumps(host.receive(type="user"))
         assert host.receive(type="result")["result"] == "done"
     assert not (project / "made").exists()
 

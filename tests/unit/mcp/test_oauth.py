@@ -74,6 +74,7 @@ async def test_tokens_are_kept_by_server_and_readable_by_their_owner_alone(tmp_p
     await one.set_tokens(OAuthToken(access_token="secret", refresh_token="again"))
     kept = await TokenStorage("https://one.org/mcp", {}, env).get_tokens()
     assert kept is not None
+    assert kept is not None
     assert (kept.access_token, kept.refresh_token) == ("secret", "again")
     assert await other.get_tokens() is None
     file = tmp_path / FILE_NAME
@@ -88,6 +89,7 @@ async def test_tokens_are_kept_by_server_and_readable_by_their_owner_alone(tmp_p
 async def test_a_configured_client_is_used_as_it_is(tmp_path: Path):
     given = {"client_id": "me", "client_secret": "s", "redirect_uris": ["http://127.0.0.1:1/callback"]}
     info = await TokenStorage("https://one.org/mcp", given, {"WIELDY_HOME": str(tmp_path)}).get_client_info()
+    assert info is not None
     assert info is not None
     assert (info.client_id, info.client_secret) == ("me", "s")
 

@@ -146,6 +146,8 @@ class ControlHost:
     async def interpret(self, reply: Fields, question: Question) -> Answer:
         """Interpret the answer to a question, and apply the permissions that it changes. Raises `ControlFailure`."""
         is_allowed = reply.get("behavior") == "allow"
+        if is_allowed and not isinstance(reply.get("updatedInput"), Mapping | None):
+            raise ControlFailure("updatedInput is not an object, so the answer counts as no")
         remember = await self._apply_updates(reply.get("updatedPermissions"), is_allowed=is_allowed)
         if is_allowed:
             updated = reply.get("updatedInput")
@@ -197,17 +199,18 @@ class ControlHost:
                 case {"type": "setMode", "mode": str(mode)}:
                     require_mode(session, mode)
                     changes.append(partial(_at_once, set_mode, session, mode))
-                case {"type": "addRules", "behavior": "allow", "rules": list(rules)} if is_allowed:
-                    texts = [rule_text(rule) for rule in rules]
-                    if update.get("destination", "session") == "session":
+                case {"type": "addRules", "behavior": "allow" | "deny" | "ask" as behavior, "rules": list(rules)} if (
+                    is_allowed or behavior != "allow"
+                ):
+                    texts, destination = [rule_text(rule) for rule in rules], update.get("destination", "session")
+                    _parse_rules(texts, behavior)
+                    file = self._settings_file(destination)
+                    if behavior != "allow":
+                        changes.append(partial(self._restrict, behavior, texts, file))
+                    elif file is None:
                         changes.append(partial(_at_once, self._grant, texts))
                     else:
                         saved += texts
-                case {"type": "addRules", "behavior": "deny" | "ask" as behavior, "rules": list(rules)}:
-                    texts = [rule_text(rule) for rule in rules]
-                    changes.append(partial(self._restrict, behavior, texts, update.get("destination", "session")))
-                    _parse_rules(texts, behavior)
-                    self._settings_file(update.get("destination", "session"))
                 case _:
                     shown = json.dumps(update, default=str)[:200]
                     raise ControlFailure(f"updatedPermissions cannot be applied, so the answer counts as no: {shown}")
@@ -215,12 +218,12 @@ class ControlHost:
             await change()
         return tuple(saved)
 
-    async def _restrict(self, behavior: Behavior, texts: list[str], destination: str) -> None:
+    async def _restrict(self, behavior: Behavior, texts: list[str], file: Path | None) -> None:
         """Deny, or ask about, what rules cover: at once, and in the settings if they are to stay."""
         from wieldy.policy.settings.store import add_rules
 
         self.session.box.policy.grant(*_parse_rules(texts, behavior))
-        if (file := self._settings_file(destination)) is not None:
+        if file is not None:
             await in_thread(add_rules, file, behavior, texts)
 
     def _settings_file(self, destination: str) -> Path | None:
@@ -237,7 +240,7 @@ class ControlHost:
                 return project_file(project)
             case "localSettings":
                 return local_file(project)
-        raise ControlFailure(f"there is no destination {destination!r} for rules")
+        raise ControlFailure(f"updatedPermissions names {destination!r}, which is no destination for rules")
 
     def _grant(self, rules: list[str]) -> None:
         from wieldy.policy.permissions.rules import select_savable_rules
