@@ -221,7 +221,7 @@ ADD = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash"}]}
         {"updatedPermissions": {"type": "setMode", "mode": "plan"}},
         {"updatedPermissions": [{**ADD, "destination": "moon"}]},
         {"updatedPermissions": [{**ADD, "destination": ["session"]}]},
-        {"updatedPermissions": [{**ADD, "rules": [{"toolName": "Bash((", "ruleContent": "x"}]}]},
+        {"updatedPermissions": [{**ADD, "rules": [{"toolName": "", "ruleContent": "x"}]}]},
         {"updatedPermissions": [{"type": "setMode", "mode": "plan"}, {"type": "addDirectories"}]},
         {"updatedInput": ["touch other"]},
         {"updatedInput": "touch other"},
