@@ -24,7 +24,7 @@ from msgspec import Struct
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Event
 from wieldy.core.logs import log
-from wieldy.core.programs import find_program, is_in_project
+from wieldy.core.programs import find_program, is_in_folders, project_folders
 from wieldy.core.state_dirs import make_private_folder
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
@@ -376,12 +376,10 @@ class Connection:
         place = None if commands is None else commands.places.get(setting)
         is_own = place is not None and place.layer in ("user", "managed")
         roots = workspace.roots if is_own else ()
-        search_path = env.get("PATH", os.defpath)
+        search_path, projects = env.get("PATH", os.defpath), project_folders(env, roots)
         # Also what the program starts in turn, such as the `node` of `npx`, is none of the project's.
         env["PATH"] = os.pathsep.join(
-            each
-            for each in search_path.split(os.pathsep)
-            if os.path.isabs(each) and not is_in_project(each, env, roots)
+            each for each in search_path.split(os.pathsep) if os.path.isabs(each) and not is_in_folders(each, projects)
         )
         folder, command = workspace.project_root if workspace.is_on_host else os.sep, config.command
         if is_own:
