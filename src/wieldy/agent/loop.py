@@ -8,7 +8,6 @@ tool ever runs twice. Text of a broken stream is always in the transcript; it co
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -675,13 +674,17 @@ def retry_delay(
     failure: ProviderFailure,
     attempt: int,
     max_attempts: int = MAX_ATTEMPTS,
-    jitter: Callable[[], float] = random.random,
+    jitter: Callable[[], float] | None = None,
 ) -> float | None:
     """Seconds to wait before the next attempt, as the server asks or by backoff; None when there should be none."""
     if not failure.transient or attempt >= max_attempts:
         return None
     if failure.retry_after is not None:
         return failure.retry_after if failure.retry_after <= MAX_RETRY_AFTER_SECONDS else None
+    if jitter is None:
+        import random
+
+        jitter = random.random
     return min(2.0 ** (attempt - 1), MAX_BACKOFF_SECONDS) * (0.5 + jitter() / 2)
 
 

@@ -16,9 +16,9 @@ from wieldy.core.provider import Completion, Provider, Request
 from wieldy.engine.toolbox import Toolbox
 from wieldy.engine.turn import StreamedMessage
 from wieldy.models.catalog import MODEL_ALIASES, DefaultModel, configured_name, cost, default_model, pick, with_provider
-from wieldy.tools.subagents import AgentDefinition
 
 if TYPE_CHECKING:
+    from wieldy.tools.subagents import AgentDefinition
     from wieldy.web.search import SearchService
 
 

@@ -65,18 +65,15 @@ from wieldy.policy.permissions.modes import find_mode
 from wieldy.policy.permissions.paths import is_below
 from wieldy.policy.permissions.protected import Protection
 from wieldy.policy.settings.load import Settings
-from wieldy.tools.subagents import (
+from wieldy.tools.subagent_copies import (
     CopyChanges,
-    SubagentHandle,
-    SubagentRegistry,
-    SubagentReport,
-    SubagentTask,
     WorkingTree,
     copies_folder,
     finish_working_tree,
     make_working_tree,
     remove_old_copies,
 )
+from wieldy.tools.subagents import SubagentHandle, SubagentRegistry, SubagentReport, SubagentTask
 from wieldy.tools.toolset import OfferedTools
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import asyncio
 import errno
 import os
 import re
-import shutil
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
@@ -105,6 +104,8 @@ class Transcript:
         self.conversation = await in_thread(lambda: fold(records(folder), keep_lost=True))
         if self.conversation.agents and self.path is not None and self.path.parent != folder:
             # A fork: its subagents continue in copies of their own.
+            import shutil
+
             copy = self.path.parent / SUBAGENT_FOLDER
             try:
                 await in_thread(shutil.copytree, folder / SUBAGENT_FOLDER, copy, dirs_exist_ok=True)

@@ -6,7 +6,6 @@ import errno
 import os
 import stat as modes
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 from typing import Any, Protocol, TypeVar
 
 from wieldy.core.backend import Backend, FileInfo, FolderEntry
@@ -201,6 +200,8 @@ class ListedEntry:
 
 def stat_result(info: FileInfo) -> os.stat_result:
     """The status of a backend's file in the form of `os.stat`. Its inode is a digest of its version."""
+    from hashlib import blake2b
+
     inode = int.from_bytes(blake2b(info.version.encode("utf-8", "surrogateescape"), digest_size=7).digest(), "big")
     seconds = info.mtime_ns // 1_000_000_000
     mode = _KIND_BITS[info.kind] | (info.mode & 0o7777)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,6 +35,8 @@ def remove_old_sessions(folder: Path, before: float) -> None:
         for session in [path for path in folder.iterdir() if path.is_dir()]:
             with suppress(OSError):
                 if _last_use(session) < before and not _is_open(session / TRANSCRIPT_NAME):
+                    import shutil
+
                     shutil.rmtree(session)
 
 

@@ -11,6 +11,9 @@ from pathlib import Path
 
 from wieldy.core.errors import SettingsError
 
+JOURNAL_FOLDER = "journal"
+"""Below the state folder: the journals of all projects."""
+
 
 def config_home(env: Mapping[str, str] = os.environ) -> Path:
     """The folder for the user's settings."""

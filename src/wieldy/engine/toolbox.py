@@ -23,7 +23,7 @@ from wieldy.core.errors import ClosedError, MissingExtra, SettingsError, ToolDef
 from wieldy.core.events import AnyEvent, Notice
 from wieldy.core.option_checks import require_callable, require_count
 from wieldy.core.outcome import ToolResult
-from wieldy.core.state_dirs import state_home
+from wieldy.core.state_dirs import JOURNAL_FOLDER, state_home
 from wieldy.core.supervise import Abort, Supervisor
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Options, Tool
@@ -43,10 +43,8 @@ from wieldy.engine.services import (
 )
 from wieldy.engine.turn import Turn, TurnObserver, Wire, wire_module
 from wieldy.engine.workspace_services import HostServices, WorkspaceServices
-from wieldy.files.journal.journal import journal_path
 from wieldy.mcp.configured import ConfiguredServers
 from wieldy.policy.settings.load import Settings, SettingsReader
-from wieldy.shell.backends.local import LocalBackend
 from wieldy.tools import builtin_loaders
 from wieldy.tools.toolset import MCP_PREFIX, OfferedTools
 
@@ -121,10 +119,7 @@ class Toolbox:
     ) -> None:
         self._is_closed = False
         _check_options(root, ask=ask, hooks=hooks, env=env, max_concurrency=max_concurrency, backend=backend)
-        if type(backend) is LocalBackend:
-            backend = None  # the same, by functions that are called directly
-        elif backend is not None and backend.has_host_programs:
-            root = os.path.realpath(root)
+        backend, root = _placed(backend, root)
         add_session(self)
         self._deps = deps
         self.id = session_id or os.urandom(6).hex()
@@ -189,7 +184,7 @@ class Toolbox:
         self._require_open()
         await _check_backend_root(self.workspace)
         self._start_servers()
-        if journal_path(self.workspace).parent.exists():
+        if (self.workspace.state_dir / JOURNAL_FOLDER).exists():
             await self.workspace.services.journal.start()  # recovers what a crash left half done
         return self
 
@@ -459,6 +454,17 @@ class Toolbox:
             return import_module(f"wieldy.faces.{name}")
         except ImportError as error:
             raise MissingExtra(f"{error}; install it with: pip install 'wieldy[{extra}]'") from None
+
+
+def _placed(backend: Backend | None, root: str | os.PathLike[str]) -> tuple[Backend | None, str | os.PathLike[str]]:
+    """The backend, None for that of this machine, whose functions are called directly; and the root there."""
+    if backend is None:
+        return None, root
+    from wieldy.shell.backends.local import LocalBackend
+
+    if type(backend) is LocalBackend:
+        return None, root
+    return backend, os.path.realpath(root) if backend.has_host_programs else root
 
 
 def _check_options(

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from hashlib import blake2b
 from importlib import import_module
 from itertools import islice
 from types import TracebackType
@@ -99,6 +98,8 @@ def _is_polling(call: ToolCall) -> bool:
 
 def _key(name: str, input: RawInput) -> bytes:
     """A digest: the input may be long, and is remembered for as long as the session lasts."""
+    from hashlib import blake2b
+
     return blake2b(name.encode("utf-8", "surrogatepass") + b" " + _as_bytes(input), digest_size=16).digest()
 
 

@@ -40,10 +40,12 @@ async def converse(
     With `returns`, a JSON Schema, every answer is JSON that fits it.
     In text format, stderr says why a model is waited for, and every `waiting_seconds` that it still is.
     """
-    from wieldy.faces.headless.stream_json import StreamJsonWriter
-
     totals = RunTotals()
-    stream = StreamJsonWriter(session, write, partial=partial) if output_format == "stream-json" else None
+    stream: StreamJsonWriter | None = None
+    if output_format == "stream-json":
+        from wieldy.faces.headless.stream_json import StreamJsonWriter
+
+        stream = StreamJsonWriter(session, write, partial=partial)
     code = DONE
     waiting = WaitingNotices(waiting_seconds)
     async for prompt in prompts:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from wieldy.core.events import Notice
 from wieldy.core.filesystem import RemoteFileSystem
 from wieldy.core.session_files import remove_old_sessions
-from wieldy.core.state_dirs import open_lock_file
+from wieldy.core.state_dirs import JOURNAL_FOLDER, open_lock_file
 from wieldy.core.threads import in_thread_uncancellable, run_in_background
 from wieldy.core.workspace import Workspace
 from wieldy.files.journal.entries import ChangeOrigin, EntryState, FileChange, JournalEntry
@@ -34,7 +34,7 @@ DATABASE_NAME = "journal.sqlite3"
 
 def journal_path(workspace: Workspace) -> Path:
     """The database of a workspace's journal; it exists once something was changed."""
-    return workspace.state_dir / "journal" / project_key(workspace.root, workspace.files.place) / DATABASE_NAME
+    return workspace.state_dir / JOURNAL_FOLDER / project_key(workspace.root, workspace.files.place) / DATABASE_NAME
 
 
 def project_key(root: str, place: str = "") -> str:

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping
 
-from wieldy.core.git import look_up_with_git
 from wieldy.core.project_text import read_project_bytes, read_project_text
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -108,6 +107,8 @@ class GitJudge:
     def _settings(self, content: bytes) -> list[str] | None:
         """The settings in a file, in order; None if git cannot read it."""
         arguments = ["config", "--file", "-", "--no-includes", "-z", "--list"]
+        from wieldy.core.git import look_up_with_git
+
         done = look_up_with_git(arguments, "/", self._env, input=content)
         if done is None or done.returncode:
             return None

@@ -19,7 +19,7 @@ from wieldy import AgentType, Script, Session
 from wieldy.core.events import ToolEnded
 from wieldy.core.workspace import Workspace
 from wieldy.files.working_copies import IsolationError
-from wieldy.tools.subagents import (
+from wieldy.tools.subagent_copies import (
     copies_folder,
     finish_working_tree,
     make_working_tree,
