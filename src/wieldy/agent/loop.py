@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
@@ -46,15 +46,18 @@ from wieldy.core.events import (
     Steered,
     ToolInputDelta,
 )
+from wieldy.core.logs import log
 from wieldy.core.option_checks import require_amount, require_count
 from wieldy.core.outcome import Failed, Refused, ToolResult, Waiting
 from wieldy.core.provider import BlockDelta, BlockEnded, BlockStarted, Delta, Provider, ProviderFailure, Request, Usage
 from wieldy.core.supervise import Abort, Aborted
 from wieldy.core.text import plural
+from wieldy.core.threads import in_thread_uncancellable
 from wieldy.core.tool import Replay
 from wieldy.core.workspace import Workspace
 from wieldy.engine.events import Events
 from wieldy.engine.results import clean
+from wieldy.engine.services import CallServices, prepare_commands
 from wieldy.engine.turn import LoopBreaker, Turn, TurnObserver, join_texts
 from wieldy.models.catalog import cost
 
@@ -429,6 +432,7 @@ def _run_end(result: TurnResult, abort: Abort, text: str) -> RunEnd | None:
 
 
 MAX_ATTEMPTS = 8
+PREPARE_AFTER_SECONDS = 0.02  # what answers sooner than that must not compete with the preparation
 # A server that restarts is back soon; one that was never started is not worth a minute of waiting.
 MAX_ATTEMPTS_IF_REFUSED = 4
 MAX_BACKOFF_SECONDS = 60.0
@@ -471,6 +475,7 @@ class TurnRunner:
         self.loop_breaker = LoopBreaker()
         self.max_attempts = MAX_ATTEMPTS
         self._failures_in_a_row = 0
+        self._is_prepared = False
 
     async def run(self, request: Request, number: int, abort: Abort) -> TurnResult:
         """Send a request until it has an answer whose calls all have results. Raises `ProviderFailure` or `Aborted`."""
@@ -527,9 +532,11 @@ class TurnRunner:
     async def _receive(self, request: Request, turn: Turn) -> None:
         """Receive the message; its calls start while it streams in. Raises `ProviderFailure`."""
         events = self.box.events
-        async with self.provider.stream(request) as deltas:
+        async with self._preparing(request) as preparation, self.provider.stream(request) as deltas:
             try:
                 async for delta in deltas:
+                    if preparation is not None:
+                        preparation.cancel()  # unless it has begun
                     if isinstance(delta, BlockStarted) and delta.block.get("name") == "Bash":
                         self.box.workspace.services.shells.warm_up()  # while the model writes the command
                     turn.add(delta)
@@ -537,6 +544,20 @@ class TurnRunner:
                         _emit_delta(delta, turn, events)
             finally:
                 await deltas.aclose()  # type: ignore[attr-defined]
+
+    @asynccontextmanager
+    async def _preparing(self, request: Request) -> AsyncIterator[asyncio.Task[None] | None]:
+        """Prepare the first command while the model thinks about its first answer."""
+        if self._is_prepared or not any(tool.name == "Bash" for tool in request.tools):
+            yield None
+            return
+        self._is_prepared = True
+        preparation = asyncio.create_task(_prepare_commands(self.box.services))
+        try:
+            yield preparation
+        finally:
+            preparation.cancel()
+            await asyncio.wait((preparation,))
 
     async def run_calls(self, calls: Sequence[ToolCall], abort: Abort) -> TurnResult:
         """Run calls of an earlier message: their questions have been answered, or they are made again after a crash."""
@@ -592,6 +613,15 @@ class TurnRunner:
         )
         _raise_if(abort)
         await self.box.services.supervisor.run(_awaited(self.sleep(seconds)), abort)
+
+
+async def _prepare_commands(services: CallServices) -> None:
+    """Load the grammar and the policy of commands, and start what runs them, once a model takes its time."""
+    await asyncio.sleep(PREPARE_AFTER_SECONDS)
+    try:
+        await in_thread_uncancellable(prepare_commands, services)
+    except Exception:
+        log.exception("the first command could not be prepared")
 
 
 class TurnRecorder(TurnObserver):

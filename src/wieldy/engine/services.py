@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from wieldy.core.call import ToolCall
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Adviser, Answer, Approver, Judge, Question, Reviewer
 from wieldy.core.errors import Refusal, WieldyError
@@ -210,6 +211,19 @@ def build_toolset(catalog: Catalog, services: CallServices, workspace: Workspace
         builtin=MODULES,
         servers=services.servers,
     )
+
+
+def prepare_commands(services: CallServices) -> None:
+    """Decide about a command that does nothing, for what that loads, and start what runs commands. Blocks."""
+    from wieldy.engine.pipeline import bind, normalize
+    from wieldy.shell.sandbox.policy import secret_paths
+
+    workspace, tool = services.workspace, services.catalog.find("Bash")
+    if tool is None or not workspace.files.is_local:
+        return
+    workspace.services.shells.warm_up()
+    services.policy.decide(normalize(bind(ToolCall("", tool.name, {"command": "true | cat"}), tool), workspace))
+    secret_paths(workspace)
 
 
 def new_queue(env: Mapping[str, str], supervisor: Supervisor, limit: int | None = None) -> Queue:

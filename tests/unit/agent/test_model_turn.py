@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from tests.unit.agent.conftest import ended, events_of
 from tests.unit.agent.oracle import check_history
 
-from wieldy import Script
+from wieldy import Script, Session
 from wieldy.agent.loop import MAX_BACKOFF_SECONDS, MAX_RETRY_AFTER_SECONDS, retry_delay
 from wieldy.agent.records import AssistantBlock, AssistantMessageEnded, MessageDiscarded
 from wieldy.agent.transcript import records
 from wieldy.core.events import ModelAnswered, ModelRequested, Retried, ToolEnded, ToolStarted, ToolSucceeded
-from wieldy.core.provider import ProviderFailure
+from wieldy.core.provider import ProviderFailure, Request
 
 FAIL = {"fail": "overloaded", "status": 529, "retry_after": 0}
 NOTE = {"call": "note", "input": {"word": "once"}}
@@ -268,3 +271,33 @@ def test_how_long_to_wait(failure, attempt, seconds):
 def test_waits_are_bounded_and_never_the_same():
     assert retry_delay(ProviderFailure("rate", ""), 20, 30, lambda: 1.0) == MAX_BACKOFF_SECONDS
     assert retry_delay(ProviderFailure("rate", ""), 1, jitter=lambda: 0.0) == 0.5
+
+
+class Thinking(Script):
+    """A recorded model that answers once what commands need is there, for which it waits before its first answer."""
+
+    session: Session
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[Any]:
+        async with asyncio.timeout(30):
+            while (shells := self.session.box.workspace.services.existing("shells")) is None or not shells.guardian.pid:
+                await asyncio.sleep(0.005)
+        async with super().stream(request) as deltas:
+            yield deltas
+
+
+@pytest.mark.asyncio
+async def test_the_first_command_is_prepared_while_the_model_thinks(tmp_path):
+    model = Thinking().calls("Bash", command="echo ready").says("done")
+    model.session = Session(tmp_path, model=model, settings={}, mode="bypassPermissions")
+    async with model.session as session:
+        events = await events_of(session)
+        assert [event.result.text for event in events if isinstance(event, ToolEnded)] == ["ready"]
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_prepared_for_a_model_that_answers_at_once(tmp_path):
+    async with Session(tmp_path, model=Script().says("done"), settings={}) as session:
+        assert await session.ask("go") == "done"
+        assert session.box.workspace.services.existing("shells") is None

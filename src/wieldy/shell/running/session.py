@@ -208,6 +208,7 @@ class ShellSession:
         """Start what the first command will need."""
         if self.workspace.files.is_local and not self._closed:
             LAUNCHER.warm_up(self)
+            self.guardian.ensure_running()
 
     async def aclose(self) -> None:
         """End everything that the commands of this workspace left running."""
