@@ -1,4 +1,4 @@
-"""Of Python on a command line it is known which files it opens, or it is known that nobody knows."""
+"""Of Python on a command line it is known which files it opens, or it is taken to open any."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from wieldy.shell.effects.programs.interpreters import python_files
         ("from collections import Counter; print(Counter(input().split()).most_common(3))", ()),
         ("import urllib.parse; print(urllib.parse.quote('a b'))", ()),
         ("import math; print(math.sqrt(2), f'{math.pi:.2f}')", ()),
+        ("import datetime; print(datetime.datetime.now().isoformat())", ()),
+        ("import re, sys; print(re.sub('a', 'b', sys.stdin.read()).strip())", ()),
         ("print(open('a.txt').read(), open('b', 'rb', ).read())", ("a.txt", "b")),
         ("with open('a', encoding='utf-8') as f: print(f.readlines())", ("a",)),
         ("def f(x): return x * 2\nprint([f(n) for n in range(3)])", ()),
@@ -28,6 +30,9 @@ def test_code_that_names_its_files(code: str, files: tuple[str, ...]) -> None:
     "code",
     [
         "open(x)",
+        "open('a'); open = 1",
+        "eval('1'); eval = 1",
+        "[exec for exec in [exec]]",
         "open('a' + 'b')",
         "open(f'{x}')",
         "open(*['a'])",
@@ -60,7 +65,6 @@ def test_code_that_names_its_files(code: str, files: tuple[str, ...]) -> None:
         "import urllib.parse; urllib.request.urlopen('file:///x')",
         "import urllib.parse; p = urllib.parse; p.sys.modules",
         "import json; print([m.codecs for m in [json]])",
-        "math = 1; import math",
         "def open(x): pass",
         "try:\n 1/0\nexcept Exception as e:\n print(e.__traceback__)",
         "print('unclosed",

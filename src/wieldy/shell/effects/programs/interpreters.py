@@ -7,9 +7,13 @@ part of Python, plain substitutions of Perl and plain queries are understood; al
 from __future__ import annotations
 
 import ast
+import builtins
+import itertools
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -166,40 +170,32 @@ MAX_CODE_CHARS = 20_000
 # Modules whose tools read all of a folder.
 _PACKING_MODULES = frozenset({"http.server", "zipfile", "tarfile", "zipapp"})
 _CODE_MODULES = frozenset({"timeit", "pdb", "trace", "cProfile", "profile", "runpy", "code"})
-_BUILTINS = word_set(
+_HARMLESS_BUILTINS = word_set(
     "abs all any ascii bin bool bytearray bytes callable chr dict divmod enumerate exit filter float format frozenset hash hex "
     "input int isinstance issubclass iter len list map max min next oct ord pow print quit range repr reversed round set slice "
     "sorted str sum tuple zip Exception ValueError KeyError IndexError TypeError StopIteration AssertionError"
 )
-_ANY = frozenset({"*"})
-_MODULES = {
-    "json": "load loads dump dumps JSONDecodeError",
-    "sys": "stdin stdout stderr argv exit version version_info executable platform maxsize byteorder",
-    "re": "compile sub subn findall search match split finditer fullmatch escape IGNORECASE I M S X MULTILINE DOTALL VERBOSE",
-    "datetime": "datetime date timedelta timezone time UTC",
-    "time": "time strftime ctime sleep monotonic perf_counter gmtime localtime",
-    "collections": "Counter defaultdict OrderedDict namedtuple deque",
-    "functools": "reduce partial",
-    "base64": "b64encode b64decode b32encode b32decode b16encode b16decode urlsafe_b64encode urlsafe_b64decode",
-    "hashlib": "md5 sha1 sha224 sha256 sha384 sha512 blake2b blake2s",
-    "statistics": "mean median mode stdev pstdev variance",
-    "textwrap": "dedent wrap indent fill shorten",
-    "pprint": "pprint pformat",
-    "string": "ascii_letters ascii_lowercase ascii_uppercase digits hexdigits punctuation whitespace",
-    "random": "random randint choice choices shuffle sample seed uniform",
-    "uuid": "uuid4 UUID",
-    "urllib.parse": "quote unquote quote_plus unquote_plus urlparse urlsplit parse_qs parse_qsl urlencode urljoin",
-    "html": "escape unescape",
-    "csv": "reader DictReader writer DictWriter",
-    "struct": "pack unpack calcsize",
-    "decimal": "Decimal",
-    "fractions": "Fraction",
-    **dict.fromkeys(("math", "itertools", "unicodedata", "binascii", "cmath"), "*"),
-}
-_ATTRIBUTES = {name: word_set(text) for name, text in _MODULES.items()}
-# Attributes by which code gets at frames, and through them at everything else.
-_FRAME_ATTRIBUTE = re.compile(r"_|(gi|cr|ag|tb|co|f|func)_")
-_MODE = re.compile(r"[rwabxt+U]*")
+_HARMLESS_MODULES = word_set(
+    "base64 binascii cmath collections csv datetime decimal fractions functools hashlib html itertools json math "
+    "pprint random re statistics string struct sys textwrap time unicodedata urllib.parse uuid"
+)
+# Of these modules and what they return, no attribute of these names opens a file or leads to another module that could.
+_HARMLESS_ATTRIBUTES = word_set(
+    "parse load loads dump dumps JSONDecodeError stdin stdout stderr argv version version_info executable platform "
+    "maxsize byteorder compile sub subn findall search match split finditer fullmatch escape IGNORECASE I M S X "
+    "MULTILINE DOTALL VERBOSE datetime date timedelta timezone time UTC strftime ctime sleep monotonic perf_counter "
+    "gmtime localtime Counter defaultdict OrderedDict namedtuple deque reduce partial b64encode b64decode b32encode "
+    "b32decode b16encode b16decode urlsafe_b64encode urlsafe_b64decode md5 sha1 sha224 sha256 sha384 sha512 blake2b "
+    "blake2s digest hexdigest mean median mode stdev pstdev variance dedent wrap indent fill shorten pprint pformat "
+    "ascii_letters ascii_lowercase ascii_uppercase digits hexdigits punctuation whitespace random randint choice "
+    "choices shuffle sample seed uniform uuid4 UUID hex quote unquote quote_plus unquote_plus urlparse urlsplit "
+    "parse_qs parse_qsl urlencode urljoin scheme netloc query fragment hostname port unescape reader DictReader "
+    "writer DictWriter writerow writerows pack unpack calcsize Decimal Fraction exit read readline readlines write "
+    "flush buffer most_common elements group groups groupdict start end span hexlify unhexlify category normalize "
+    "numerator denominator"
+)
+_OPEN_KEYWORDS = word_set("mode encoding errors newline")
+_HARMLESS_TYPES = (str, bytes, int, float, list, tuple, dict, set, datetime, timedelta)
 _SUBSTITUTION = re.compile(
     r"\s*(?:\d+\s*,?\s*)?(?:s|y|tr)([/|#,!])(?:(?!\1)[^\\\n]|\\.)*\1(?:(?!\1)[^\\\n]|\\.)*\1[gimsxrud]*\s*;?\s*|1|print;?"
 )
@@ -237,7 +233,7 @@ def inline_scripts(part: CommandPart) -> Iterator[InlineScript]:
         texts = [_text(word) for word in words]
         has_code = any(map(CODE_OPTION.fullmatch, texts)) or family in _QUERY_LANGUAGES
         if has_code or (reads_input(name, texts) and part.code.texts):
-            yield InlineScript(name, _files_of(family, (*texts, *part.code.texts)))
+            yield InlineScript(name, None if _may_open_files(family, (*texts, *part.code.texts)) else ())
 
 
 def _python_scripts(name: str, words: Sequence[Word], input_texts: Sequence[str]) -> Iterator[InlineScript]:
@@ -252,7 +248,7 @@ def _python_scripts(name: str, words: Sequence[Word], input_texts: Sequence[str]
         if "m" in flags:
             module = flags.partition("m")[2] or _text_of_next(rest)
             if module in _PACKING_MODULES or module in _CODE_MODULES:
-                yield InlineScript(name, None, packs=module in _PACKING_MODULES)
+                yield InlineScript(name, packs=module in _PACKING_MODULES)
             return
         if flags[-1:] in ("W", "X"):
             next(rest, None)
@@ -272,99 +268,59 @@ def _text_of_next(rest: Iterator[Word]) -> str:
     return "" if word is None else _text(word)
 
 
-def _files_of(family: str, texts: Sequence[str]) -> tuple[str, ...] | None:
-    """The files that code in another language opens by name; the arguments themselves are judged elsewhere."""
-    if family in _CALCULATORS:
-        return ()
+def _may_open_files(family: str, texts: Sequence[str]) -> bool:
+    """Whether code in another language may open files; the arguments themselves are judged elsewhere."""
     if family in _QUERY_LANGUAGES:
-        return None if any(map(_QUERY_WITH_FILES.search, texts)) else ()
+        return any(map(_QUERY_WITH_FILES.search, texts))
     if family == "perl":
         options = [text for text in texts if text.startswith("-")]
         codes = [following for text, following in pairwise(texts) if _PERL_FLAGS.fullmatch(text)]
-        is_plain = all(map(_PERL_OPTIONS.fullmatch, options))
-        if codes and is_plain and all(_SUBSTITUTION.fullmatch(code) and not _PERL_CODE.search(code) for code in codes):
-            return ()
-    return None
+        is_plain = all(_SUBSTITUTION.fullmatch(code) and not _PERL_CODE.search(code) for code in codes)
+        return not (codes and is_plain and all(map(_PERL_OPTIONS.fullmatch, options)))
+    return family not in _CALCULATORS
 
 
 def python_files(code: str) -> tuple[str, ...] | None:
-    """The files that Python code opens by name; None if it may open others."""
+    """The files that Python code opens by name; None if not all its names are its own or known to be harmless."""
     try:
         tree = ast.parse(code) if len(code) <= MAX_CODE_CHARS else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         tree = None
-    if tree is None:
-        return None
-    checker = _PythonChecker()
-    try:
-        accepted = all(map(checker.accepts, ast.walk(tree)))
-    except RecursionError:
-        return None
-    names = checker.loaded - checker.stored - _BUILTINS
-    return tuple(checker.files) if accepted and not names else None
-
-
-class _PythonChecker:
-    """Accepts the nodes of code that uses harmless modules and builtins only, and opens files by literal names."""
-
-    def __init__(self) -> None:
-        self.files: list[str] = []
-        self.loaded: set[str] = set()
-        self.stored: set[str] = set()
-        # Nodes that were accepted with the one around them, which is visited first.
-        self._opens: set[int] = set()
-        self._bases: set[int] = set()
-
-    def accepts(self, node: ast.AST) -> bool:
+    loaded: list[str] = []
+    stored: set[str] = set()
+    files: list[str] = []
+    for node in ast.walk(tree) if tree is not None else ():
+        accepted = not isinstance(node, ast.AsyncFunctionDef | ast.ClassDef | ast.Global | ast.Nonlocal | ast.Match)
         match node:
             case ast.Import(names=names):
-                self.stored |= {(one.asname or one.name.partition(".")[0]) for one in names}
-                # Another name for a module would hide whose attributes are used.
-                return all(one.name in _ATTRIBUTES and one.asname is None for one in names)
-            case ast.ImportFrom(module=module, names=names):
-                self.stored |= {one.asname or one.name for one in names}
-                accepted = _ATTRIBUTES.get(module or "", frozenset())
-                return not node.level and all(one.name in accepted or accepted == _ANY for one in names)
-            case ast.Attribute(attr=name) if _FRAME_ATTRIBUTE.match(name):
-                return False
-            case ast.Attribute(value=ast.Attribute(value=ast.Name(id="urllib"), attr="parse"), attr=name):
-                self._bases.add(id(node.value))
-                return name in _ATTRIBUTES["urllib.parse"]
-            case ast.Attribute(value=ast.Name(id=base), attr=name):
-                self._bases.add(id(node.value))
-                if base == "urllib":
-                    return id(node) in self._bases
-                accepted = _ATTRIBUTES.get(base, _ANY)
-                return accepted == _ANY or name in accepted
-            case ast.Call(func=ast.Name(id="open")):
-                return self._accepts_open(node)
-            case ast.Name(id="open"):
-                return id(node) in self._opens
+                stored |= {one.name.partition(".")[0] for one in names}
+                accepted = all(one.name in _HARMLESS_MODULES and one.asname is None for one in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                stored |= {one.asname or one.name for one in names}
+                accepted = not level and module in _HARMLESS_MODULES and all(_is_harmless(one.name) for one in names)
+            case ast.Attribute(attr=name):
+                accepted = _is_harmless(name)
+            case ast.Call(func=ast.Name(id="open"), args=[ast.Constant(value=str(name)), *values], keywords=keywords):
+                files.append(name)
+                values += [keyword.value for keyword in keywords]
+                accepted = len(values) == sum(isinstance(value, ast.Constant) for value in values)
+                accepted = accepted and {keyword.arg for keyword in keywords} <= _OPEN_KEYWORDS
             case ast.Name(id=name, ctx=ast.Load()):
-                self.loaded.add(name)
-                # A module is only good for its attributes.
-                return id(node) in self._bases or (name not in _ATTRIBUTES and name != "urllib")
-            case ast.Name(id=name):
-                self.stored.add(name)
-                # A module under a variable's name, or the other way round.
-                return name not in _ATTRIBUTES and name != "urllib"
-            case ast.FunctionDef(name=name) | ast.ExceptHandler(name=str(name)) | ast.arg(arg=name):
-                self.stored.add(name)
-                return name not in _ATTRIBUTES and name not in ("urllib", "open")
-            case ast.AsyncFunctionDef() | ast.ClassDef() | ast.Global() | ast.Nonlocal() | ast.Match():
-                return False
-        return True
+                loaded.append(name)
+            case ast.Name(id=name) | ast.FunctionDef(name=name) | ast.ExceptHandler(name=str(name)) | ast.arg(arg=name):
+                stored.add(name)
+        if not accepted:
+            return None
+    # A builtin is used before code gives its name to something else, and `open` is there to be called only.
+    is_own = stored.isdisjoint(dir(builtins)) and set(loaded) <= stored | _HARMLESS_BUILTINS | {"open"}
+    return tuple(files) if tree is not None and is_own and loaded.count("open") == len(files) else None
 
-    def _accepts_open(self, node: ast.Call) -> bool:
-        self._opens.add(id(node.func))
-        values = [*node.args, *(keyword.value for keyword in node.keywords)]
-        literal = [value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str)]
-        if len(literal) != len(values) or not node.args:
-            return False
-        self.files.append(literal[0])
-        is_mode = len(node.args) < 2 or _MODE.fullmatch(literal[1]) is not None
-        named = {keyword.arg for keyword in node.keywords}
-        return len(node.args) <= 2 and is_mode and named <= {"mode", "encoding", "errors", "newline"}
+
+def _is_harmless(attribute: str) -> bool:
+    if attribute.startswith("_"):
+        return False
+    modules = (math, itertools)
+    return attribute in _HARMLESS_ATTRIBUTES or any(hasattr(each, attribute) for each in (*_HARMLESS_TYPES, *modules))
 
 
 def opened_files(script: InlineScript, cwds: Sequence[str]) -> Iterator[str]:
