@@ -6,6 +6,8 @@ Rewrites of an input are chained: the hooks configured after one that rewrote ru
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -18,7 +20,7 @@ from wieldy.core.decision import Advice, Answer, Approver, Question
 from wieldy.core.events import HookEnded, HookStarted, Notice
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Text, text_of
 from wieldy.core.session_files import TRANSCRIPT_NAME
-from wieldy.core.threads import call_function
+from wieldy.core.threads import call_function, in_thread
 from wieldy.core.workspace import Workspace
 from wieldy.policy.hooks.events import Notification, PermissionRequest, PostToolUse, PostToolUseFailure
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from wieldy.policy.hooks.events import HookEvent, PreToolUse
     from wieldy.policy.hooks.reply import HookReplies, HookReply
     from wieldy.policy.permissions.rules import Rule
+    from wieldy.shell.running.program_output import ProgramOutput
 
 
 class Hooks:
@@ -149,11 +152,10 @@ class Hooks:
         return reply
 
     async def _reply_of(self, hook: Hook, event: HookEvent) -> HookReply:
-        from wieldy.policy.hooks.command import run_command
         from wieldy.policy.hooks.reply import failed_reply, interpret_answer, interpret_output
 
         if hook.call is None:
-            return interpret_output(hook, await run_command(hook, event, self._workspace, self._environment()))
+            return interpret_output(hook, await self._run_command(hook, event))
         try:
             async with asyncio.timeout(hook.seconds):
                 return interpret_answer(hook, await call_function(hook.call, event.payload()))
@@ -161,6 +163,25 @@ class Hooks:
             return failed_reply(hook, f"did not end within {hook.seconds:g} s")
         except (Exception, SystemExit) as error:
             return failed_reply(hook, f"failed: {type(error).__name__}: {error}")
+
+    async def _run_command(self, hook: Hook, event: HookEvent) -> ProgramOutput:
+        """Run the hook's command in the project's root. Never raises for what the hook does."""
+        from wieldy.shell.running.program_output import ProgramOutput, run_for_output
+
+        root, commands = self._workspace.project_root, self._workspace.commands
+        if commands is not None and hook.command is not None:
+            problem = await in_thread(commands.problem, f"hooks.{hook.event}", hook.command)
+            if problem is not None:
+                return ProgramOutput(None, failure=problem)
+        return await run_for_output(
+            ("/bin/sh", "-c", hook.command) if isinstance(hook.command, str) else hook.command or (),
+            json.dumps(event.payload(), ensure_ascii=False, default=str).encode("utf-8", "replace"),
+            cwd=root if os.path.isdir(root) else os.sep,
+            env={**self._environment(), "WIELDY_PROJECT_DIR": root, "CLAUDE_PROJECT_DIR": root},
+            tag="WIELDY_HOOK",
+            seconds=hook.seconds,
+            grace=0.2,
+        )
 
     def _environment(self) -> Mapping[str, str]:
         configured: dict[str, Any] = self._workspace.setting("env")

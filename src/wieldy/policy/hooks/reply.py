@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from wieldy.core.decision import STRICTNESS, Advice, Behavior, Opinion
 from wieldy.core.text import truncate
-from wieldy.policy.hooks.command import HookOutput
 from wieldy.policy.hooks.config import Hook
 from wieldy.policy.hooks.events import HOOK_EVENTS
+from wieldy.shell.running.program_output import ProgramOutput
 
 DECISIONS: Mapping[str, Behavior] = {
     "allow": "allow",
@@ -92,7 +92,7 @@ def as_advice(replies: Sequence[HookReply]) -> Advice:
     return Advice(opinions, combined.updated_input, combined.context)
 
 
-def interpret_output(hook: Hook, output: HookOutput) -> HookReply:
+def interpret_output(hook: Hook, output: ProgramOutput) -> HookReply:
     """Interpret what a command left. Crash, time-out, missing script and unknown output mean what `on_error` says."""
     event = HOOK_EVENTS[hook.event]
     if output.exit_code is None:
@@ -217,7 +217,7 @@ def _reason_in(answer: str) -> str:
     return ""
 
 
-def _script_not_found(hook: Hook, output: HookOutput) -> bool:
+def _script_not_found(hook: Hook, output: ProgramOutput) -> bool:
     """Some interpreters exit with 2 when there is no script, which would look like a decision to block."""
     if output.exit_code != 2 or output.stdout:
         return False

@@ -5,12 +5,9 @@ None runs code of the project unless it is confined: a program of the project is
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import os
 import re
-import secrets
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,55 +15,14 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.core.programs import find_program, kill_process
-from wieldy.core.threads import in_thread
-from wieldy.shell.running.reaper import ProcessTree, end_tree
-
-MAX_OUTPUT_BYTES = 4 << 20
+from wieldy.core.programs import find_program
+from wieldy.shell.running.program_output import run_for_output
 
 
 async def run_program(argv: Sequence[str], *, stdin: bytes = b"", cwd: str, env: Mapping[str, str]) -> str | None:
     """Run a program and return stdout and stderr; None if it cannot be started. Cancellation ends the program."""
-    name, value = "WIELDY_CHECKER", secrets.token_hex(8)
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            cwd=cwd,
-            env={**env, name: value},
-            start_new_session=True,
-        )
-    except (OSError, ValueError):
-        return None
-    try:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        _, output = await asyncio.gather(_write_stdin(process.stdin, stdin), _read_output(process.stdout))
-        await process.wait()
-        return output
-    finally:
-        if process.returncode is None:
-            await in_thread(end_tree, ProcessTree(f"{name}={value}", frozenset({process.pid})), grace=0.0)
-            kill_process(process)
-            await process.wait()
-
-
-async def _write_stdin(pipe: asyncio.StreamWriter, data: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        pipe.write(data)
-        await pipe.drain()
-        pipe.close()
-
-
-async def _read_output(pipe: asyncio.StreamReader) -> str:
-    """Return the first megabytes; read and drop the rest, so that the program does not block."""
-    output = bytearray()
-    while data := await pipe.read(1 << 16):
-        if len(output) < MAX_OUTPUT_BYTES:
-            output += data
-    return output.decode("utf-8", "replace")
+    output = await run_for_output(argv, stdin, cwd=cwd, env=env, tag="WIELDY_CHECKER", merged=True)
+    return output.stdout if output.exit_code is not None else None
 
 
 class Diagnostic(Struct, frozen=True):

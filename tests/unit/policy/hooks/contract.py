@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from wieldy.policy.hooks.command import HookOutput
 from wieldy.policy.hooks.events import HOOK_EVENTS, HookEvent, ToolHookEvent
+from wieldy.shell.running.program_output import ProgramOutput
 
 HookMeaning: TypeAlias = Literal["go on", "block", "allow", "ask", "add text", "show", "by on_error"]
 
@@ -17,41 +17,41 @@ class HookExit(Struct, frozen=True):
     """One way to end, and its meaning: for events that can be blocked, for others, and for those that take text."""
 
     name: str
-    output: HookOutput
+    output: ProgramOutput
     blockable: HookMeaning
     otherwise: HookMeaning
     takes_text: HookMeaning | None = None
 
 
-def _json(code: int, decision: str) -> HookOutput:
-    return HookOutput(code, f'{{"decision": "{decision}", "reason": "said so"}}')
+def _json(code: int, decision: str) -> ProgramOutput:
+    return ProgramOutput(code, f'{{"decision": "{decision}", "reason": "said so"}}')
 
 
-def _failure(name: str, output: HookOutput) -> HookExit:
+def _failure(name: str, output: ProgramOutput) -> HookExit:
     return HookExit(name, output, "by on_error", "by on_error")
 
 
 NO_SCRIPT = "python3: can't open file '/project/guard.sh': [Errno 2] No such file or directory"
-TEXT_THEN_JSON = HookOutput(0, 'checking\n{"decision": "block"}')
+TEXT_THEN_JSON = ProgramOutput(0, 'checking\n{"decision": "block"}')
 EXITS = (
-    HookExit("exit 0, nothing printed", HookOutput(0), "go on", "go on"),
-    HookExit("exit 0, plain text printed", HookOutput(0, "some text"), "go on", "go on", "add text"),
+    HookExit("exit 0, nothing printed", ProgramOutput(0), "go on", "go on"),
+    HookExit("exit 0, plain text printed", ProgramOutput(0, "some text"), "go on", "go on", "add text"),
     HookExit("exit 0, JSON that denies or blocks", _json(0, "block"), "block", "block"),
     HookExit("exit 0, lines of text and then JSON that denies or blocks", TEXT_THEN_JSON, "block", "block"),
     HookExit("exit 0, JSON that allows", _json(0, "approve"), "allow", "allow"),
     HookExit("exit 0, JSON that asks", _json(0, "ask"), "ask", "ask"),
     _failure("exit 0, JSON with an unknown decision", _json(0, "maybe")),
-    _failure("exit 0, output that begins like JSON and is not", HookOutput(0, "{oops")),
-    HookExit("exit 1 (or 3 to 125), no JSON", HookOutput(1, "", "careful"), "show", "show"),
+    _failure("exit 0, output that begins like JSON and is not", ProgramOutput(0, "{oops")),
+    HookExit("exit 1 (or 3 to 125), no JSON", ProgramOutput(1, "", "careful"), "show", "show"),
     HookExit("exit 1 (or 3 to 125), JSON that denies or blocks", _json(1, "block"), "block", "block"),
-    HookExit("exit 2, reason on stderr", HookOutput(2, "", "not so"), "block", "show"),
+    HookExit("exit 2, reason on stderr", ProgramOutput(2, "", "not so"), "block", "show"),
     HookExit("exit 2, JSON that denies or blocks", _json(2, "block"), "block", "show"),
     HookExit("exit 2, JSON that allows", _json(2, "approve"), "block", "show"),
-    _failure("exit 2 from an interpreter that finds no script", HookOutput(2, "", NO_SCRIPT)),
-    _failure("exit 126 or 127: the script is missing or not executable", HookOutput(127, "", "not found")),
-    _failure("killed by a signal", HookOutput(-9)),
-    _failure("took longer than its timeout (its whole process tree is ended)", HookOutput(None, failure="was late")),
-    _failure("could not be started at all", HookOutput(None, failure="could not start")),
+    _failure("exit 2 from an interpreter that finds no script", ProgramOutput(2, "", NO_SCRIPT)),
+    _failure("exit 126 or 127: the script is missing or not executable", ProgramOutput(127, "", "not found")),
+    _failure("killed by a signal", ProgramOutput(-9)),
+    _failure("took longer than its timeout (its whole process tree is ended)", ProgramOutput(None, failure="was late")),
+    _failure("could not be started at all", ProgramOutput(None, failure="could not start")),
 )
 
 

@@ -1,28 +1,24 @@
-"""Runs one command hook: JSON on stdin, text and an exit code back, within a time limit, its whole process tree ended."""
+"""Runs a program of ours for its output: data on stdin, text and an exit code back, its whole process tree ended."""
 
 from __future__ import annotations
 
 import asyncio
 import codecs
-import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from wieldy.core.programs import kill_process
 from wieldy.core.threads import in_thread
-from wieldy.core.workspace import Workspace
-from wieldy.policy.hooks.config import Hook
-from wieldy.policy.hooks.events import HookEvent
 from wieldy.shell.running.reaper import ProcessTree, end_tree
 
 MAX_OUTPUT = 16 << 20
 _CHUNK = 1 << 16
 
 
-class HookOutput(Struct, frozen=True):
-    """What came back from a hook, uninterpreted. `failure` says why there is no exit code."""
+class ProgramOutput(Struct, frozen=True):
+    """What came back from a program, uninterpreted. `failure` says why there is no exit code."""
 
     exit_code: int | None
     stdout: str = ""
@@ -30,54 +26,57 @@ class HookOutput(Struct, frozen=True):
     failure: str = ""
 
 
-async def run_command(hook: Hook, event: HookEvent, workspace: Workspace, env: Mapping[str, str]) -> HookOutput:
-    """Run the hook's command in the project's root. Never raises for what the hook does."""
-    root, commands = workspace.project_root, workspace.commands
-    if commands is not None and hook.command is not None:
-        problem = await in_thread(commands.problem, f"hooks.{hook.event}", hook.command)
-        if problem is not None:
-            return HookOutput(None, failure=problem)
-    tag = f"WIELDY_HOOK={os.urandom(8).hex()}"
-    name, _, value = tag.partition("=")
-    environment = {**env, name: value, "WIELDY_PROJECT_DIR": root, "CLAUDE_PROJECT_DIR": root}
-    argv = ("/bin/sh", "-c", hook.command) if isinstance(hook.command, str) else hook.command or ()
-    cwd = root if os.path.isdir(root) else os.sep
-    payload = json.dumps(event.payload(), ensure_ascii=False, default=str).encode("utf-8", "replace")
-    # Pipes of our own: asyncio's would wait for every holder, such as a child that the hook left behind.
-    stdin, stdout, stderr = PipeWriter(payload), PipeReader(), PipeReader()
+async def run_for_output(
+    argv: Sequence[str],
+    stdin: bytes,
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    tag: str,
+    seconds: float | None = None,
+    grace: float = 0.0,
+    merged: bool = False,
+) -> ProgramOutput:
+    """Run a program; `tag` is the variable that marks its processes. If `merged`, stderr is part of stdout.
+
+    Never raises for what the program does. Cancellation ends it, and the time limit with some seconds of grace.
+    """
+    value = os.urandom(8).hex()
+    # Pipes of our own: asyncio's would wait for every holder, such as a child that the program left behind.
+    writer, stdout, stderr = PipeWriter(stdin), PipeReader(), PipeReader()
     process: asyncio.subprocess.Process | None = None
     try:
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
-                stdin=stdin.child_end,
+                stdin=writer.child_end,
                 stdout=stdout.child_end,
-                stderr=stderr.child_end,
+                stderr=stdout.child_end if merged else stderr.child_end,
                 cwd=cwd,
-                env=environment,
+                env={**env, tag: value},
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            return HookOutput(None, failure=f"could not start: {getattr(error, 'strerror', None) or error}")
+            return ProgramOutput(None, failure=f"could not start: {getattr(error, 'strerror', None) or error}")
         finally:
-            for pipe in (stdin, stdout, stderr):
+            for pipe in (writer, stdout, stderr):
                 os.close(pipe.child_end)
-        async with asyncio.timeout(hook.seconds):
+        async with asyncio.timeout(seconds):
             exit_code = await process.wait()
-        return HookOutput(exit_code, stdout.read_rest(), stderr.read_rest())
+        return ProgramOutput(exit_code, stdout.read_rest(), stderr.read_rest())
     except TimeoutError:
-        return HookOutput(None, failure=f"did not end within {hook.seconds:g} s and was stopped")
+        return ProgramOutput(None, failure=f"did not end within {seconds:g} s and was stopped")
     finally:
-        for pipe in (stdin, stdout, stderr):
+        for pipe in (writer, stdout, stderr):
             pipe.close()
         if process is not None and process.returncode is None:
-            await in_thread(end_tree, ProcessTree(tag, frozenset({process.pid})), grace=0.2)
+            await in_thread(end_tree, ProcessTree(f"{tag}={value}", frozenset({process.pid})), grace=grace)
             kill_process(process)
             await process.wait()
 
 
 class PipeReader:
-    """Reads a pipe in the background. The first 16 MB are kept, the rest is discarded so that the hook does not block."""
+    """Reads a pipe in the background. The first 16 MB are kept, the rest is discarded so that the program does not block."""
 
     def __init__(self) -> None:
         self._descriptor, self.child_end = os.pipe()
@@ -126,7 +125,7 @@ class PipeWriter:
             self._unwritten = self._unwritten[os.write(self._descriptor, self._unwritten[:_CHUNK]) :]
         except BlockingIOError:
             return
-        except OSError:  # the hook closed its stdin, and need not read
+        except OSError:  # the program closed its stdin, and need not read
             self._unwritten = self._unwritten[:0]
         if not self._unwritten:
             self.close()
