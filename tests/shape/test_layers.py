@@ -16,7 +16,7 @@ ROOMS = {
     "shell": ["shell", "shell.backends", "shell.diagnostics"],
     "web": ["web"],
     "models": ["models"],
-    "tools": ["tools.skills", "tools.subagents", "tools.toolset", "tools"],
+    "tools": ["tools.skills", "tools.subagent_copies", "tools.subagents", "tools.toolset", "tools"],
     "policy": ["policy.permissions", "policy.hooks", "policy.settings", "policy"],
     "mcp": ["mcp"],
     "engine": ["engine"],
