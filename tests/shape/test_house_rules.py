@@ -139,7 +139,6 @@ MAKERS_OF_OTHER_FOLDERS = {
     "shell/diagnostics/review.py": "the cache, below a private folder",
     "shell/sandbox/sandbox.py": "in the temporary folder of a trial",
     "shell/sandbox/policy.py": "in a shared folder of a repository",
-    "tools/subagents.py": "in the copy of an agent",
     "engine/results.py": "below a private folder",
     "agent/export.py": "below a folder that the person names",
 }

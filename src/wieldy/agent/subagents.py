@@ -57,7 +57,15 @@ from wieldy.engine.results import Spill
 from wieldy.engine.services import CallServices, build_toolset, new_queue
 from wieldy.engine.turn import Turn, TurnObserver
 from wieldy.engine.workspace_services import HostServices, WorkspaceServices
-from wieldy.files.working_copies import IsolationError
+from wieldy.files.working_copies import (
+    CopyChanges,
+    IsolationError,
+    WorkingTree,
+    copies_folder,
+    finish_working_tree,
+    make_working_tree,
+    remove_old_copies,
+)
 from wieldy.policy.hooks.dispatch import Hooks
 from wieldy.policy.permissions.decide import Policy, RuleMatcher
 from wieldy.policy.permissions.guarded_files import GuardedFiles
@@ -65,14 +73,6 @@ from wieldy.policy.permissions.modes import find_mode
 from wieldy.policy.permissions.paths import is_below
 from wieldy.policy.permissions.protected import Protection
 from wieldy.policy.settings.load import Settings
-from wieldy.tools.subagent_copies import (
-    CopyChanges,
-    WorkingTree,
-    copies_folder,
-    finish_working_tree,
-    make_working_tree,
-    remove_old_copies,
-)
 from wieldy.tools.subagents import SubagentHandle, SubagentRegistry, SubagentReport, SubagentTask
 from wieldy.tools.toolset import OfferedTools
 

@@ -25,7 +25,7 @@ from wieldy.tools.skills import FrontMatterError, MarkdownCatalog, format_listin
 if TYPE_CHECKING:
     from wieldy.core.tool import ToolContext
     from wieldy.core.workspace import Workspace
-    from wieldy.tools.subagent_copies import CopyChanges
+    from wieldy.files.working_copies import CopyChanges
 
 Origin: TypeAlias = Literal["built-in", "code", "user", "project"]
 

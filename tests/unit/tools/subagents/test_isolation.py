@@ -18,8 +18,8 @@ from tests.unit.tools.subagents.conftest import agent_file, told
 from wieldy import AgentType, Script, Session
 from wieldy.core.events import ToolEnded
 from wieldy.core.workspace import Workspace
-from wieldy.files.working_copies import IsolationError
-from wieldy.tools.subagent_copies import (
+from wieldy.files.working_copies import (
+    IsolationError,
     copies_folder,
     finish_working_tree,
     make_working_tree,
