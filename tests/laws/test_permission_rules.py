@@ -16,6 +16,7 @@ from wieldy.core.tool import Tool
 from wieldy.policy.permissions.decide import Policy
 from wieldy.policy.permissions.modes import MODES
 from wieldy.policy.permissions.paths import PathResolver
+from wieldy.policy.permissions.protected import ProtectedFolders
 from wieldy.policy.permissions.rules import Origin, Rule, RuleError, parse, split_list
 from wieldy.policy.permissions.ruleset import RuleSet
 
@@ -127,6 +128,22 @@ def test_adding_a_deny_or_ask_rule_never_widens(rules: list[Rule], text: str, mo
     before = strictness(decided(rules, mode, call))
     for behavior in ("deny", "ask"):
         assert strictness(decided([*rules, parse(text, behavior)], mode, call)) >= before
+
+
+@QUICK
+@given(
+    rules=st.lists(made_rules(), max_size=6),
+    kind=st.sampled_from(["config", "programs", "active"]),
+    path=st.sampled_from([f"{ROOT}/src/a.py", f"{ROOT}/src", f"{ROOT}/b.txt", ROOT, "/tmp/y", f"{HOME}/x"]),
+    mode=modes,
+    call=made_calls(),
+)
+def test_adding_a_protected_path_never_widens(
+    rules: list[Rule], kind: str, path: str, mode: str, call: PlannedCall
+) -> None:
+    folders = ProtectedFolders(**{kind: (path,)})
+    protected = Policy(RuleSet(tuple(rules)), paths=WORLD, mode=mode, protected_folders=folders)
+    assert strictness(protected.decide(call)) >= strictness(decided(rules, mode, call))
 
 
 @QUICK
