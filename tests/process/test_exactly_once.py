@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -238,32 +239,40 @@ def _lines(path: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory, service) -> tuple[set[str], int]:
-    """The words of a session that nobody kills, and the size of its transcript."""
+def whole(tmp_path_factory, service) -> tuple[set[str], list[int]]:
+    """The words of a session that nobody kills, and the sizes of its transcript when a call was begun, and at the end."""
     place = tmp_path_factory.mktemp("whole")
     stage = Stage(place, {"PATH": os.environ["PATH"], "HOME": str(place / "person")}, service)
     statuses = stage.finish()["statuses"]
     words = set(statuses)
     assert len(words) == 5 * ROUNDS and set(statuses.values()) == {"done"}, statuses
     assert stage.effects() == Counter(words)
-    return words, stage.size()
+    folder = stage.session_folder()
+    assert folder is not None
+    lines = (folder / TRANSCRIPT_NAME).read_bytes().splitlines(keepends=True)
+    ends = list(accumulate(map(len, lines)))
+    begun = [end for end, line in zip(ends, lines, strict=True) if b'"started"' in line or b'"tool_use"' in line]
+    assert len(begun) > len(words)
+    return words, [*begun, ends[-1]]
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
 def test_kills_at_many_points_double_nothing_lose_nothing_and_name_what_is_unknown(
     part, tmp_path, environment, service, whole
 ):
-    words, size = whole
+    words, sizes = whole
     chance = random.Random(part)
     kills = number = unknown = 0
     while kills < -(-KILLS // PARTS):
         number += 1
         service.sent.clear()
         stage = Stage(tmp_path / str(number), environment, service)
-        kills += stage.kill_at(chance.randrange(size), chance.uniform(0, 0.04))
+        # Most effects begin just after a call has been recorded.
+        size = chance.choice(sizes[:-1]) if chance.random() < 0.7 else chance.randrange(sizes[-1])
+        kills += stage.kill_at(size, chance.uniform(0, 3 * PAUSE))
         is_killed_twice = chance.random() < 0.3
         if is_killed_twice:
-            kills += stage.kill_at(chance.randrange(size // 3), chance.uniform(0, 0.04))
+            kills += stage.kill_at(chance.randrange(sizes[-1] // 3), chance.uniform(0, 3 * PAUSE))
         end = stage.finish()
         effects, statuses = stage.effects(), end["statuses"]
         assert statuses.keys() == words, "nothing is lost"
