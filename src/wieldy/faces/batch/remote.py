@@ -206,8 +206,12 @@ class RemoteRun:
     """The run at a URL, for reading."""
 
     def __init__(self, url: str) -> None:
-        self.location = url
+        self._url = url
         self.bucket = Bucket(url)
+
+    @property
+    def location(self) -> str:
+        return self._url
 
     def read_run(self) -> dict[str, Any]:
         self.bucket.check()
@@ -258,15 +262,14 @@ def read_spools(bucket: Bucket) -> dict[str, dict[int, AttemptResult]]:
     return spools
 
 
-class RemoteStore(ResultStore):
+class RemoteStore(RemoteRun, ResultStore):
     """The run at a URL, for a driver. `path` is the spool: a store of its own, on the disk of this machine."""
 
     progress_seconds = 10.0
 
     def __init__(self, url: str, spool: Path, part: Shard = Shard()) -> None:  # noqa: B008 - frozen
-        super().__init__(spool, part)
-        self._run = RemoteRun(url)
-        self._bucket = self._run.bucket
+        RemoteRun.__init__(self, url)
+        ResultStore.__init__(self, spool, part)
         self._spool_id = ""
         self._known: dict[str, dict[int, AttemptResult]] | None = None
         self._attempts: dict[str, int] = {}
@@ -274,14 +277,10 @@ class RemoteStore(ResultStore):
         self._uploads: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
 
-    @property
-    def location(self) -> str:
-        return self._run.location
-
     def _load(self) -> None:
         """Upload what a killed driver left in the spool."""
         self._check_bucket()
-        spools = self._known = read_spools(self._bucket)
+        spools = self._known = read_spools(self.bucket)
         spooled = list(RunFolder(self.path).results())
         self._spool_id = self._read_spool_id()
         if len(spooled) < max(spools.get(self._spool_id, ()), default=0):  # it has lost some: their numbers are taken
@@ -301,14 +300,14 @@ class RemoteStore(ResultStore):
         make_private_folder(self.path)  # below the folder for copies, where nothing else is
 
     def _check_bucket(self) -> None:
-        self._bucket.check()
-        names = self._bucket.list_top()
+        self.bucket.check()
+        names = self.bucket.list_top()
         strangers = [name for name in names if not _is_of_a_run(name)]
         if strangers and RUN_NAME not in names:
             raise StoreError(
                 f"{self.location} is not empty and holds no batch run (it has {min(strangers)}); give --out a new place"
             )
-        if (state := self._run.read_progress().get(self.progress_name)) is not None:
+        if (state := self.read_progress().get(self.progress_name)) is not None:
             age = time.time() - state.get("at", 0.0)
             is_elsewhere = state.get("host") != socket.gethostname()
             if is_elsewhere and not state.get("over") and abs(age) < OTHER_DRIVER_SECONDS:  # clocks differ
@@ -330,23 +329,14 @@ class RemoteStore(ResultStore):
         write_durably(self.path / SPOOL_NAME, name.encode())
         return name
 
-    def read_run(self) -> dict[str, Any]:
-        return self._run.read_run()
-
     def results(self) -> Iterator[AttemptResult]:
         if self._known is None:
-            return self._run.results()
+            return super().results()
         return iter(sorted((each for spool in self._known.values() for each in spool.values()), key=_BY_START))
-
-    def read_progress(self) -> dict[str, dict[str, Any]]:
-        return self._run.read_progress()
-
-    def write_file(self, name: str, data: bytes) -> str:
-        return self._run.write_file(name, data)
 
     def _write_progress(self, state: Mapping[str, Any]) -> None:
         with contextlib.suppress(StoreError):
-            self._bucket.write(self.progress_name, msgspec.json.encode(state), retry=False)
+            self.bucket.write(self.progress_name, msgspec.json.encode(state), retry=False)
 
     def _last_attempt(self, task_id: str) -> int:
         return self._attempts.get(task_id, 0)
@@ -393,8 +383,8 @@ class RemoteStore(ResultStore):
         """Upload the files of an attempt, then its result; then the spool needs the files no longer."""
         folder = self.task_folder(result.id) / str(result.attempt)
         if result.folder and folder.is_dir():
-            self._bucket.upload(folder, result.folder, retry=retry)
-        self._bucket.write(f"results/{self._spool_id}/{number:08d}.json", msgspec.json.encode(result), retry=retry)
+            self.bucket.upload(folder, result.folder, retry=retry)
+        self.bucket.write(f"results/{self._spool_id}/{number:08d}.json", msgspec.json.encode(result), retry=retry)
         if result.folder:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -404,7 +394,7 @@ class RemoteStore(ResultStore):
         own = self._known[self._spool_id]
         if own and sorted(own) == list(range(1, len(own) + 1)):
             lines = [msgspec.json.encode(own[number]) + b"\n" for number in range(1, len(own) + 1)]
-            self._bucket.write(f"results-{self._spool_id}.jsonl", b"".join(lines), retry=False)
+            self.bucket.write(f"results-{self._spool_id}.jsonl", b"".join(lines), retry=False)
 
     def write_predictions(self, identities: Collection[str]) -> None:
         own = self._known
@@ -416,7 +406,7 @@ class RemoteStore(ResultStore):
 
     def read_patches(self, results: Sequence[AttemptResult]) -> list[str]:
         names = [f"{result.folder}/{PATCH_NAME}" for result in results]
-        found = self._bucket.read_many(names)
+        found = self.bucket.read_many(names)
         return [found.get(name, b"").decode("utf-8", "replace") for name in names]
 
     async def aclose(self, state: Mapping[str, Any], *, complete: bool, seconds: float = CLOSE_SECONDS) -> None:

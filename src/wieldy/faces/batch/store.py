@@ -254,8 +254,11 @@ class RunFolder:
         try:
             write_durably(self.path / name, data)
         except OSError as error:
-            raise StoreError(f"{self.path / name} cannot be written: {error.strerror or error}") from None
+            raise self._error(error) from None
         return str(self.path / name)
+
+    def _error(self, error: OSError) -> StoreError:
+        return StoreError(f"{self.path} cannot be written: {error.strerror or error}")
 
 
 def _read_results(file: Path) -> Iterator[AttemptResult]:
@@ -349,13 +352,6 @@ class ResultStore(RunFolder):
     def write_json(self, name: str, value: Any) -> None:
         """Replace a JSON file. Raises `StoreError`."""
         self.write_file(name, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
-
-    def write_file(self, name: str, data: bytes) -> str:
-        try:
-            write_durably(self.path / name, data)
-        except OSError as error:
-            raise self._error(error) from None
-        return str(self.path / name)
 
     def write_progress(self, state: Mapping[str, Any]) -> None:
         """Write the state of the run for those who watch; nothing after the last one, should a thread be late.
@@ -483,8 +479,7 @@ class ResultStore(RunFolder):
 
     def _error(self, error: OSError) -> StoreError:
         return StoreError(
-            f"{self.path} cannot be written: {error.strerror or error}. What is finished is kept; "
-            "when there is room again, the same command continues"
+            f"{super()._error(error)}. What is finished is kept; when there is room again, the same command continues"
         )
 
 

@@ -87,13 +87,15 @@ class Chat:
         self._notes: list[str] = []
         self.named_prompts: dict[str, str] = {}
         self.notifier = TurnNotifier(lambda: str(self.session.box.workspace.setting("notifications")))
-        self.status_command = StatusCommand(lambda: self.session, self._refresh)
+        # A lambda, since the surface is not there yet.
+        self.status_command = StatusCommand(lambda: self.session, lambda: self.surface.refresh())  # noqa: PLW0108
 
     async def __aenter__(self) -> Chat:
         await self.session.__aenter__()
         self.session.box.subscribe(self._on_event)
-
-        self._greet()
+        self.show(*start_blocks(self.session))
+        if self.session.messages:
+            self.show_conversation()
         self._start(self._find_named_prompts())
         self._start(make_offers(self))
         self.status_command.refresh()
@@ -197,7 +199,8 @@ class Chat:
         self.view.start_run(shown if shown is not None else prompt, time.time())
         if not self.has_model:
             self.view.running = False
-            self._say_no_model()
+            problem = model_problem(self.session)
+            self.say(NO_MODEL_NOTE if problem == NO_MODEL else f"{problem}. {OTHER_MODEL}")
             return
         content = await self._prompt_content(prompt)
         self._run_ended.clear()
@@ -205,11 +208,6 @@ class Chat:
         async for _ in self.session.run(content, stream_deltas=False):
             pass  # the subscription shows them
         await self._run_ended.wait()
-
-    def _say_no_model(self) -> None:
-
-        problem = model_problem(self.session)
-        self.say(NO_MODEL_NOTE if problem == NO_MODEL else f"{problem}. {OTHER_MODEL}")
 
     async def choose(self, title: str, lines: Sequence[str], options: Sequence[str]) -> int | None:
         """Let the person choose one of several options; None when they leave."""
@@ -249,14 +247,14 @@ class Chat:
         self._notes.clear()
         session.box.subscribe(self._on_event)
         if session_id is not None:
-            self.show_conversation(f"resumed {session.id}: {plural(len(session.messages), 'message')}")
+            self.show_conversation()
 
-    def show_conversation(self, note: str) -> None:
-        """Show the conversation again, above a line that says why."""
+    def show_conversation(self) -> None:
+        """Show the conversation of a session that was resumed."""
         from wieldy.faces.terminal.view_model import conversation_blocks
 
         self.show(*conversation_blocks(self.session.messages, self.view.format, self.session.conversation.errors))
-        self.say(note, "dim")
+        self.say(f"resumed {self.session.id}: {plural(len(self.session.messages), 'message')}", "dim")
 
     def paste_image(self, insert: Callable[[str], None]) -> None:
         """Take the image on the clipboard: its path goes into the draft, or a line says why there is none."""
@@ -298,9 +296,6 @@ class Chat:
         )
 
     # Inside
-
-    def _refresh(self) -> None:
-        self.surface.refresh()
 
     def _create_session(self, resume: str | None, **more: Any) -> Session:
         host = HostServices(question_handler=InquiryQuestions(self._ask))
@@ -369,12 +364,6 @@ class Chat:
             return Answer(True)
         inquiry = permission_inquiry(question, self.view.format)
         return permission_answer(inquiry, question, await self._ask(inquiry))
-
-    def _greet(self) -> None:
-
-        self.show(*start_blocks(self.session))
-        if self.session.messages:
-            self.show_conversation(f"resumed {self.session.id}: {plural(len(self.session.messages), 'message')}")
 
     async def _find_named_prompts(self) -> None:
         """List the skills, command files and prompts of servers, for completion."""

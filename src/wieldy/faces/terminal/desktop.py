@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shlex
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -202,7 +201,7 @@ MODE_STYLES = {"acceptEdits": "magenta", "plan": "blue", "bypassPermissions": "r
 MODE_LABELS = {"acceptEdits": "accept edits", "bypassPermissions": "bypass permissions", "dontAsk": "don't ask"}
 INTERVAL_SECONDS = 0.3
 TIMEOUT_SECONDS = 5.0
-MAX_BYTES = 10_000
+MAX_CHARS = 10_000
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
 
 
@@ -341,30 +340,21 @@ class StatusCommand:
 
 async def run_status_command(command: str, state: Mapping[str, Any], workspace: Any) -> str:
     """Run the command and return the first line that it prints, without colors; a failure is said in the line."""
+    from wieldy.shell.running.program_output import run_for_output
+
     commands = workspace.commands
     if commands is not None and (problem := await in_thread(commands.problem, "statusLine", command)):
         return f"statusLine: {problem}"
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *("bash", "-c", command),
-            cwd=workspace.project_root,
-            env=dict(workspace.env),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except OSError as error:
-        return f"statusLine: {error.strerror}"
-    try:
-        output, _ = await asyncio.wait_for(process.communicate(json.dumps(state).encode()), TIMEOUT_SECONDS)
-    except TimeoutError:
-        return f"statusLine: no answer within {TIMEOUT_SECONDS:g} s"
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-    text = _ESCAPE_SEQUENCE.sub("", output[:MAX_BYTES].decode("utf-8", "replace"))
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line or (f"statusLine: exit code {process.returncode}" if process.returncode else "")
+    output = await run_for_output(
+        ("bash", "-c", command),
+        json.dumps(state).encode(),
+        cwd=workspace.project_root,
+        env=workspace.env,
+        tag="WIELDY_STATUS_LINE",
+        seconds=TIMEOUT_SECONDS,
+    )
+    if output.failure:
+        return f"statusLine: {output.failure}"
+    lines = _ESCAPE_SEQUENCE.sub("", output.stdout[:MAX_CHARS]).splitlines()
+    line = next((line.strip() for line in lines if line.strip()), "")
+    return line or (f"statusLine: exit code {output.exit_code}" if output.exit_code else "")

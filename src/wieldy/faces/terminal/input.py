@@ -266,7 +266,7 @@ class InputBox:
         room = max(width - 1 - len(INDENT), 10)
         document = self.buffer.document if search is None else self.buffer.document_for_search(search)
         if not document.text:
-            hint = TextSpan(clip_hint(placeholder, room), "dim")
+            hint = TextSpan(placeholder if display_width(placeholder) <= room else "", "dim")
             return [(TextSpan(PROMPT_MARK, "cyan bold"), hint)], Caret(0, len(INDENT))
         lines, caret = layout_draft(document.text, document.cursor_position, room, self._selection())
         start = max(min(caret.row - most + 2, len(lines) - most), 0) if len(lines) > most else 0
@@ -311,10 +311,6 @@ class InputBox:
         if len(state.completions) > len(shown):
             rows.append((TextSpan(f"{INDENT}… {len(state.completions)} in all", "dim"),))
         return rows
-
-
-def clip_hint(text: str, width: int) -> str:
-    return text if display_width(text) <= width else ""
 
 
 def layout_draft(text: str, cursor: int, width: int, selected: set[int]) -> tuple[list[Row], Caret]:

@@ -312,11 +312,8 @@ def call_row(name: str, subject: str, state: CallState, note: str, width: int) -
     end = f"  {note}" if note else ""
     start: Row = (STATE_MARKS[state], TextSpan(name, "bold"), *((TextSpan(" "), TextSpan(subject)) if subject else ()))
     room = max(width - display_width(end), 20)
-    return (*clip_row(start, room), TextSpan(clip_text_end(end, width), "dim")) if end else clip_row(start, room)
-
-
-def clip_text_end(text: str, width: int) -> str:
-    return text if display_width(text) <= width // 2 else ""
+    shown_end = end if display_width(end) <= width // 2 else ""
+    return (*clip_row(start, room), TextSpan(shown_end, "dim")) if end else clip_row(start, room)
 
 
 def _call_rows(summary: CallSummary, width: int) -> list[Row]:
