@@ -21,7 +21,7 @@ def test_no_process_is_started_in_a_way_that_turns_vfork_off():
 
 
 def test_every_tool_has_its_prompt_beside_it():
-    shared = {"__init__", "skills", "subagents", "toolset"}
+    shared = {"__init__", "skills", "subagent_copies", "subagents", "toolset"}
     modules = {path.stem for path in (SOURCE / "tools").glob("*.py")} - shared
     assert modules == {path.stem for path in (SOURCE / "tools").glob("*.md")}
 

@@ -112,8 +112,7 @@ def _settings_file(scope: str, root: str) -> Path:
 
 def _add(options: argparse.Namespace) -> int:
     from wieldy.mcp.config import InvalidServer, parse_server
-    from wieldy.policy.permissions.trust import ConsentItem, Trust
-    from wieldy.policy.settings.consent import FileDigests
+    from wieldy.policy.settings.consent import ConsentItem, FileDigests, Trust
 
     if not SERVER_NAME.fullmatch(options.name):
         return _fail(f"`{options.name}` cannot be the name of a server: use letters, digits, `-` and `_`")

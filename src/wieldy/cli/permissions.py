@@ -200,7 +200,7 @@ def _test(options: argparse.Namespace) -> int:
 
 
 def _trust(options: argparse.Namespace) -> int:
-    from wieldy.policy.permissions.trust import Trust
+    from wieldy.policy.settings.consent import Trust
 
     box = Toolbox(options.root, load_settings=True)
     if options.revoke:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wieldy.mcp.config import InvalidServer, parse_server, parse_servers
-from wieldy.policy.permissions.trust import Trust
+from wieldy.policy.settings.consent import Trust
 from wieldy.policy.settings.load import load_settings
 
 

@@ -130,7 +130,7 @@ async def test_a_projects_server_takes_no_name_from_your_own(stage):
     mine, theirs = stage.entry(tools=[entry_of("mine")]), stage.entry(tools=[entry_of("theirs")])
     (home / "settings.json").write_text(json.dumps({"mcpServers": {"my.files": mine}}))
     (stage.folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"my_files": theirs}}))
-    from wieldy.policy.permissions.trust import Trust
+    from wieldy.policy.settings.consent import Trust
 
     async with Toolbox(stage.folder, load_settings=True) as box:
         Trust().accept(str(stage.folder), box.settings.pending)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from wieldy import Toolbox
-from wieldy.policy.permissions.trust import Trust
 from wieldy.policy.settings import load_settings
+from wieldy.policy.settings.consent import Trust
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(60)]
 SERVER = Path(__file__).with_name("scripted_server.py")

@@ -461,7 +461,7 @@ async def make_offers(chat: Chat) -> None:
 
 
 async def _offer_claude_settings(chat: Chat) -> None:
-    from wieldy.policy.settings.claude_offer import claude_offer, store_claude_choice
+    from wieldy.policy.settings.offers import claude_offer, store_claude_choice
 
     settings = chat.session.box.settings
     offer = claude_offer(settings)
@@ -476,7 +476,7 @@ async def _offer_claude_settings(chat: Chat) -> None:
 
 
 async def _offer_sandbox(chat: Chat) -> None:
-    from wieldy.policy.settings.sandbox_offer import sandbox_offer, store_sandbox_choice
+    from wieldy.policy.settings.offers import sandbox_offer, store_sandbox_choice
 
     box = chat.session.box
     offer = await sandbox_offer(box.settings, box.workspace)

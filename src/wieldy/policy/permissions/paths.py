@@ -112,11 +112,19 @@ class PathResolver:
 
     def with_roots(self, roots: Sequence[str]) -> PathResolver:
         """Return a resolver for other allowed folders of the same file system."""
+        return self._with(roots, self.project, ())
+
+    def for_copy(self, root: str, project: str) -> PathResolver:
+        """Return a resolver for a copy of the project: the copy is the only folder to work in, the original can be read."""
+        return self._with((root,), project, self.roots)
+
+    def _with(self, roots: Sequence[str], project: str, also_readable: Sequence[str]) -> PathResolver:
+        readable = [folder for folder in self._readable if folder != self.main_repository]
         return PathResolver(
             roots,
             home=self.home,
-            project=self.project,
-            readable=tuple(folder for folder in self._readable if folder != self.main_repository),
+            project=project,
+            readable=(*readable, *also_readable),
             main_repository=self.main_repository,
             files=self.files,
             real=self.real,
@@ -128,22 +136,6 @@ class PathResolver:
     def folds_case(self, path: str) -> bool:
         """Whether names that differ only in case are the same on the volume of a path."""
         return self._folds_case(path)
-
-    def for_copy(self, root: str, project: str) -> PathResolver:
-        """Return a resolver for a copy of the project: the copy is the only folder to work in, the original can be read."""
-        readable = [folder for folder in self._readable if folder != self.main_repository]
-        return PathResolver(
-            (root,),
-            home=self.home,
-            project=project,
-            readable=(*readable, *self.roots),
-            main_repository=self.main_repository,
-            files=self.files,
-            real=self.real,
-            is_folder=self.is_folder,
-            exists=self.exists,
-            folds_case=self._folds_case,
-        )
 
     def resolve(self, path: str, *, reading: bool = False, resolved: str | None = None) -> ResolvedPath:
         """Follow the symlinks of a path; what does not exist is placed below its nearest existing folder.

@@ -22,7 +22,7 @@ from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.policy.permissions.paths import PathResolver
 from wieldy.policy.permissions.rules import Examples, Layer, Origin, Rule, RuleError, guess_tool, parse, unknown_tool
 from wieldy.policy.permissions.ruleset import RiskLevels, RuleSet
-from wieldy.policy.permissions.trust import FILE_NAME
+from wieldy.policy.settings.consent import FILE_NAME
 from wieldy.policy.settings.sources import (
     CLAUDE_FOLDER,
     MCP_FILE,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from wieldy.core.active_commands import ActiveCommands
     from wieldy.core.workspace import Workspace
     from wieldy.policy.permissions.decide import Policy
-    from wieldy.policy.permissions.trust import ConsentItem, Trust
+    from wieldy.policy.settings.consent import ConsentItem, Trust
 
 MAX_PROJECT_RULES = 2_000
 """Every rule costs each command some time: 80 000 of them took 18 s."""
@@ -235,8 +235,7 @@ def _hold_back(
     """
     if not any(source.from_project or not COMMAND_SECTIONS.isdisjoint(source.values) for source in sources):
         return list(sources), (), None
-    from wieldy.policy.permissions.trust import Trust
-    from wieldy.policy.settings.consent import FileDigests, consent_items, without_pending
+    from wieldy.policy.settings.consent import FileDigests, Trust, consent_items, without_pending
 
     trust = trust or Trust(env=env)
     files = FileDigests(root, str(user_home(env)))

@@ -17,7 +17,7 @@ from wieldy.core.state_dirs import config_home
 from wieldy.files.writing.locked_update import update_locked
 from wieldy.policy.permissions.paths import is_below
 from wieldy.policy.permissions.rules import Rule, parse
-from wieldy.policy.permissions.trust import ConsentItem, Trust
+from wieldy.policy.settings.consent import ConsentItem, Trust
 from wieldy.policy.settings.sources import FOLDER, LOCAL, SHARED, find_project_root
 
 INDENT = "  "
@@ -107,41 +107,27 @@ def remember(
 
 def _exclude_from_git(file: Path) -> None:
     """Keep the settings of one person out of the repository, by git's own list for this clone."""
+    from wieldy.shell.sandbox.policy import repository_folders
+
     top = next((folder for folder in file.parents if (folder / ".git").exists()), None)
     if top is None:
         return
     pattern = f"/{file.relative_to(top).as_posix()}"
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        folder = _git_folder(top)
+        folder = next(iter(repository_folders(str(top))[1:]), None)
         if folder is None:
             return
-        exclude = folder / "info" / "exclude"
-        lines = read_project_text(exclude, [str(folder)]) if os.path.lexists(exclude) else ""
+        exclude = Path(folder, "info", "exclude")
+        lines = read_project_text(exclude, [folder]) if os.path.lexists(exclude) else ""
         if pattern not in lines.splitlines():
             exclude.parent.mkdir(exist_ok=True)
             descriptor = os.open(
-                resolve_inside(str(exclude), [str(folder)]),
+                resolve_inside(str(exclude), [folder]),
                 os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW,
                 0o666,
             )
             with open(descriptor, "a", encoding="utf-8") as stream:
                 stream.write(("" if not lines or lines.endswith("\n") else "\n") + pattern + "\n")
-
-
-def _git_folder(top: Path) -> Path | None:
-    """The folder of the repository that all its worktrees share; None where it does not name this work tree in turn."""
-    git = top / ".git"
-    if git.is_symlink():
-        return None
-    if git.is_dir():
-        return git
-    own = top / read_project_text(git).removeprefix("gitdir:").strip()
-    common = own / "commondir"
-    shared = own / read_project_text(common).strip() if common.exists() else own
-    if is_below(os.path.realpath(shared), os.path.realpath(top)):
-        return shared
-    named = own / read_project_text(own / "gitdir").strip()
-    return shared if os.path.realpath(named) == os.path.realpath(git) else None
 
 
 def _update(file: Path, change: Callable[[str | None], str]) -> None:

@@ -13,8 +13,8 @@ import pytest_asyncio
 
 from wieldy import Toolbox, tool
 from wieldy.faces.terminal.desktop import run_status_command
-from wieldy.policy.permissions.trust import Trust
 from wieldy.policy.settings import load_settings
+from wieldy.policy.settings.consent import Trust
 from wieldy.policy.settings.load import COMMAND_SECTIONS
 
 pytestmark = pytest.mark.asyncio

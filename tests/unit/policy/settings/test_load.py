@@ -6,7 +6,7 @@ import os
 import pytest
 
 from wieldy.core.errors import SettingsError
-from wieldy.policy.permissions.trust import Trust
+from wieldy.policy.settings.consent import Trust
 
 
 def test_scalars_override_by_layer_and_lists_join(project) -> None:
@@ -139,7 +139,7 @@ def test_examples_are_checked_when_a_rule_is_read(project, rule_texts) -> None:
 
 
 def test_what_a_project_asks_for_waits_for_consent_and_what_it_forbids_does_not(project, rule_texts) -> None:
-    from wieldy.policy.permissions.trust import Trust
+    from wieldy.policy.settings.consent import Trust
 
     content = {
         "permissions": {

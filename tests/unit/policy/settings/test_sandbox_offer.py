@@ -9,7 +9,7 @@ from tests.needs import skip_untested
 
 from wieldy.engine.workspace_services import open_workspace
 from wieldy.policy.settings.load import SettingsReader
-from wieldy.policy.settings.sandbox_offer import sandbox_offer, store_sandbox_choice
+from wieldy.policy.settings.offers import sandbox_offer, store_sandbox_choice
 from wieldy.policy.settings.store import user_file
 from wieldy.shell.sandbox.sandbox import choose_wrapper
 

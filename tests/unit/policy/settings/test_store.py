@@ -10,7 +10,7 @@ import pytest
 from wieldy.core.setting_keys import find_key
 from wieldy.core.workspace import Workspace
 from wieldy.policy.permissions.rules import RuleError, select_savable_rules
-from wieldy.policy.permissions.trust import Trust
+from wieldy.policy.settings.consent import Trust
 from wieldy.policy.settings.json_schema import FILE, as_text, docs_table, settings_schema
 from wieldy.policy.settings.store import SettingsNotSaved, add_rules, local_file, remember, set_value, user_file
 

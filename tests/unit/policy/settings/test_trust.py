@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wieldy.files.writing.locked_update import update_locked
-from wieldy.policy.permissions.trust import ConsentItem, Trust
+from wieldy.policy.settings.consent import ConsentItem, Trust
 
 HOOK = ConsentItem.for_value(
     "hooks.PreToolUse", [{"matcher": "Bash", "hooks": [{"type": "command", "command": "./check"}]}]
