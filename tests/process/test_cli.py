@@ -395,4 +395,4 @@ def test_an_edit_by_hand_needs_no_separate_read(wieldy, project):
 def test_a_tool_that_asks_finds_nobody_where_there_is_no_terminal(wieldy):
     done = wieldy("call", "AskUser", '{"questions": [{"question": "Which one?", "options": ["left", "right"]}]}')
     assert done.returncode == 1
-    assert "AskUser: not available: nobody is there to answer\n" in done.stderr
+    assert "AskUser: not available: no person is there to answer\n" in done.stderr

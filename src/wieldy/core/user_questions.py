@@ -67,7 +67,7 @@ class UserQuestions:
                 "permission",
                 "Nobody is there to answer.",
                 "Choose what is safest and easiest to change later, go on, and say at the end what you assumed.",
-                person="nobody is there to answer",
+                person="no person is there to answer",
             )
         async with self._while_waiting(questions[0].question):
             if call_id and hasattr(self._handler, "answer_call"):

@@ -32,7 +32,7 @@ KEYS = frozenset(
 OAUTH_KEYS = frozenset(
     {"clientId", "clientSecret", "scopes", "callbackPort", "clientMetadataUrl", "grantType", "issuer"}
 )
-# Whoever gives one of these another value than this does not want the server to start.
+# With another value than this for one of these, the server is not meant to start.
 NOT_DISABLED = {"disable": False, "enable": True, "enabled": True}
 # These describe a server, and need no effect.
 DESCRIPTIONS = frozenset({"name", "description", "$comment"})

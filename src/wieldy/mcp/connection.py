@@ -1,7 +1,7 @@
 """A connection to one MCP server, owned by one task from its first start to its last and called from any task.
 
 The owner runs each connection in another task, which keeps the tool list fresh and notices when the connection ends, and
-reconnects with growing pauses. Calls have an absolute deadline. When the connection breaks, nobody knows whether the server
+reconnects with growing pauses. Calls have an absolute deadline. When the connection breaks, it is unknown whether the server
 has run the call: it is retried only where the user trusts the server to say that it may be. Any call is retried when its
 HTTP session has expired, as the server has refused it then.
 """
@@ -209,7 +209,7 @@ class Connection:
         await self._settled.wait()
 
     async def wait_signed_in(self) -> None:
-        """Wait until nobody has to sign in any more."""
+        """Wait until no sign-in is open."""
         while self.state.name == "needs approval":
             await self._state_changed.wait()
 
@@ -377,7 +377,7 @@ class Connection:
         is_own = place is not None and place.layer in ("user", "managed")
         roots = workspace.roots if is_own else ()
         search_path, projects = env.get("PATH", os.defpath), project_folders(env, roots)
-        # Also what the program starts in turn, such as the `node` of `npx`, is none of the project's.
+        # Also what the program starts in turn, such as the `node` of `npx`, must not be the project's.
         env["PATH"] = os.pathsep.join(
             each for each in search_path.split(os.pathsep) if os.path.isabs(each) and not is_in_folders(each, projects)
         )
@@ -474,7 +474,7 @@ class Connection:
         self._context.on_state(self.state)
 
     async def _wait_to_retry(self, failures: int) -> None:
-        """Pause before the next attempt; after too many failures, until somebody asks for one."""
+        """Pause before the next attempt; after too many failures, until one is requested."""
         limit = None if failures >= MAX_FAILURES else RETRY_PAUSES[min(failures, len(RETRY_PAUSES) - 1)]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit):

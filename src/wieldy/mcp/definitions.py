@@ -240,7 +240,7 @@ def _sanitize_tool(entry: Any, rejected: list[str]) -> bool:
             if isinstance(value, str if key == "title" else bool)
         }
     if is_too_deep(entry):
-        # The SDK would refuse the whole list, and each reader of the entry would have to look out.
+        # The SDK would refuse the whole list, and each reader of the entry would need a check.
         name = entry["name"]
         entry.clear()
         entry |= {"name": name, "inputSchema": {"type": "object"}, "_meta": {INVALID_KEY: str(TooDeep())}}

@@ -54,7 +54,7 @@ class ServerRequestHandler:
         )
 
     async def elicit(self, context: Any, params: Any) -> Any:
-        """Ask the person; decline where nobody can be asked or the answers do not fit the schema."""
+        """Ask the person; decline where no person can be asked or the answers do not fit the schema."""
         from mcp_types import ElicitResult
 
         from wieldy.core.schema.check import SchemaValidator

@@ -374,7 +374,7 @@ class StdoutReader(asyncio.SubprocessProtocol):
 
 
 class StdinWriter:
-    """The write stream of a server process. The pipe is closed by whoever stops the process."""
+    """The write stream of a server process. Stopping the process closes the pipe."""
 
     def __init__(self, pipe: Any, reader: StdoutReader) -> None:
         self._pipe = pipe

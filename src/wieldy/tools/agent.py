@@ -107,9 +107,9 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> None:
 def _check_earlier(input: Mapping[str, Any], prompt: str, workspace: Workspace) -> None:
     """Refuse what an earlier agent could not heed."""
     if prompt and input.get("stop"):
-        raise Refusal("check", "An agent cannot be stopped and go on at once.", "Send either `stop` or a `prompt`.")
+        raise Refusal("check", "An agent cannot be stopped and continued at once.", "Send either `stop` or a `prompt`.")
     if input.get("isolation"):
-        problem = "`isolation` is for a new agent: an earlier one goes on where it worked."
+        problem = "`isolation` is for a new agent: an earlier one continues where it worked."
         raise Refusal("check", problem, "Leave `isolation` out, or send a new agent without `agent_id`.")
     if not prompt and (name := next((name for name in ("tools", "run_in_background") if input.get(name)), None)):
         problem = f"`{name}` needs a `prompt`: without one, `agent_id` waits for the agent or stops it."
@@ -179,7 +179,7 @@ async def agent(  # noqa: PLR0913, PLR0917 - the tool's parameters
     assert access.start is not None
     handle = await access.start(task, ctx)
     if background:
-        message = f"The {agent_type} agent {handle.id} is at work. You will be told when it ends; go on meanwhile."
+        message = f"The {agent_type} agent {handle.id} is at work. You will be told when it ends; continue meanwhile."
         return Output(message, {"agentId": handle.id, "agentType": agent_type, "status": "running"})
     return await await_report(handle, ctx)
 

@@ -28,7 +28,7 @@ class AskUser(FunctionTool):
 
 
 def _enabled(workspace: Workspace) -> bool | str:
-    return workspace.services.user_questions.available or "nobody is there to answer"
+    return workspace.services.user_questions.available or "no person is there to answer"
 
 
 def _translate(input: dict[str, Any]) -> dict[str, Any]:

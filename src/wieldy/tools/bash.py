@@ -316,7 +316,7 @@ def _result_output(
 def _moved_to_background(background: BackgroundShell, run: ForegroundRun) -> Output:
     stdout = run.shell.capture.excerpt().text.rstrip("\n")
     note = (
-        f"still running after {run.timeout:g} s; it goes on in the background as {background.id}. "
+        f"still running after {run.timeout:g} s; it continues in the background as {background.id}. "
         "Read on with BashOutput, end it with KillShell"
     )
     text = "\n".join((stdout, *(f"[{notice}]" for notice in (*run.launch.notices, note)))).strip("\n")
@@ -445,7 +445,7 @@ async def _guarded_files(analysis: Analysis, ctx: ToolContext) -> tuple[tuple[st
 
 
 def _sandbox_notes(launch: Launch, result: CommandResult, workspace: Workspace, *, is_answer: bool) -> list[str]:
-    """What the sandbox kept a command from, and how to go on. `is_answer`: its exit code is an answer, not a failure."""
+    """What the sandbox kept a command from, and what to do instead. `is_answer`: its exit code is an answer, not a failure."""
     from wieldy.shell.sandbox.sandbox import blocked_note, find_blocked, hidden_processes_note
 
     command, analysis = launch.command, launch.analysis
@@ -551,7 +551,7 @@ async def _add_changes(output: Output, run: ForegroundRun, ctx: ToolContext) -> 
     if watch is not None:
         await watch.check()  # first: what is put aside is no change of the command
     if snapshot is not None:
-        reason = "the command goes on in the background, and nobody watches what it changes there"
+        reason = "the command continues in the background, where its changes are not watched"
         goes_on = data.get("backgroundTaskId") is not None
         await snapshot.record_changes((Uncovered(ctx.workspace.root, reason, False),) if goes_on else ())
         notes += snapshot.notes
@@ -567,14 +567,14 @@ async def _add_changes(output: Output, run: ForegroundRun, ctx: ToolContext) -> 
 
 async def _record_background(ctx: ToolContext) -> str:
     """Record that undo does not cover a command in the background; returns a notice."""
-    await _record_unwatched(ctx, "nobody watches what a command in the background changes")
+    await _record_unwatched(ctx, "changes of a command in the background are not watched")
     return "undo does not cover what it changes"
 
 
 async def _record_unwatched_backend(ctx: ToolContext) -> str:
     """Record that undo does not cover the commands of a backend; returns a notice."""
     where = ctx.workspace.files.place
-    await _record_unwatched(ctx, f"nobody watches what a command changes on {where}")
+    await _record_unwatched(ctx, f"changes of a command on {where} are not watched")
     return f"undo does not cover what commands change on {where}"
 
 

@@ -31,7 +31,7 @@ async def _check(input: Mapping[str, Any], ctx: ToolContext) -> Doubt:
     """Always ask: no rule, mode or hook may approve a plan for the user."""
     if not isinstance(ctx.judge, HasMode):
         raise Refusal(
-            "check", "There is no mode to leave: this program decides about calls itself.", "Go on with the work."
+            "check", "There is no mode to leave: this program decides about calls itself.", "Continue with the work."
         )
     if not str(input["plan"]).strip():
         raise Refusal("check", "The plan is empty.", "Send the whole plan: the user sees nothing else of it.")

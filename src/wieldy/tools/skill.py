@@ -63,12 +63,12 @@ async def skill(
         return Output(skills.listing() or "There are no skills.", {"skills": list(skills.definitions)})
     if definition is None:
         listing = skills.listing()
-        next_step = f"The skills are:\n{listing}" if listing else "There are none at all. Go on without it."
+        next_step = f"The skills are:\n{listing}" if listing else "There are none at all. Continue without it."
         raise ToolFailure(f"There is no skill `{skill}`.{_broken_note(skill, skills)}", next_step)
     if definition.hidden:
         raise ToolFailure(
             f"Only the user may call for the skill `{skill}`.",
-            "Go on without it.",
+            "Continue without it.",
             person=f"only you may call for the skill `{skill}`",
         )
     if ctx.resolved_paths.get(definition.path) != definition.path:  # not the file that was authorized

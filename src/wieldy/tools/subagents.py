@@ -291,9 +291,9 @@ StartSubagent: TypeAlias = "Callable[[SubagentTask, ToolContext], Awaitable[Suba
 
 
 class SubagentTask(Struct, frozen=True):
-    """A task for one subagent. `tools` narrows what its definition allows; `resumes` is the id of one to go on with.
+    """A task for one subagent. `tools` narrows what its definition allows; `resumes` is the id of one to continue.
 
-    Nobody waits for the report of one in the `background`.
+    The report of one in the `background` is not waited for.
     """
 
     definition: AgentDefinition
@@ -334,7 +334,7 @@ class SubagentReport(Struct, frozen=True):
 
     @property
     def waiting(self) -> bool:
-        """Whether the agent goes on when its questions are answered."""
+        """Whether the agent continues when its questions are answered."""
         return self.why == "waiting"
 
     def as_text(self) -> str:
@@ -349,7 +349,7 @@ class SubagentReport(Struct, frozen=True):
             parts.append("It was not permitted:\n" + "\n".join(f"- {line}" for line in self.denied))
         if self.changes is not None:
             parts.append(self.changes.as_text())
-        hint = "" if self.why == "running" else "; `agent_id` with a `prompt` goes on with it"
+        hint = "" if self.why == "running" else "; `agent_id` with a `prompt` continues it"
         return "\n\n".join([*parts, f"[{self.summary()}{hint}]"])
 
     def summary(self) -> str:
@@ -476,7 +476,7 @@ class SubagentRegistry:
         self._forget_oldest()
 
     def unread(self) -> list[SubagentHandle]:
-        """Background agents that have ended and whose reports nobody has read."""
+        """Background agents that have ended and whose reports were not read."""
         ended = [each for each in self._handles.values() if each.background and not each.running and not each.was_read]
         return [handle for handle in ended if not handle.future.result().waiting]
 

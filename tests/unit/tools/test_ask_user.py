@@ -55,9 +55,9 @@ async def test_where_nobody_sits_it_is_neither_offered_nor_answered_but_says_how
     async with Toolbox(tmp_path, settings={}, mode="bypassPermissions") as box:
         result = await box.call("AskUser", questions=QUESTIONS)
         assert isinstance(result.outcome, Refused)
-        assert "nobody is there to answer. Do without it or use another tool: choose what is safest" in result.text
+        assert "no person is there to answer. Do without it or use another tool: choose what is safest" in result.text
         (row,) = [row for row in await box.offer() if row.tool.name == "AskUser"]
-        assert (row.offered, row.reason) == (False, "nobody is there to answer")
+        assert (row.offered, row.reason) == (False, "no person is there to answer")
     person = Sitting()
     async with Toolbox(tmp_path, settings={}, host=HostServices(question_handler=person)) as box:
         assert next(row.offered for row in await box.offer() if row.tool.name == "AskUser")
@@ -72,7 +72,7 @@ async def test_a_person_may_decline(tmp_path: Path) -> None:
 
 async def test_a_yes_to_everything_is_no_answer(tmp_path: Path) -> None:
     async with Toolbox(tmp_path, settings={}, ask=lambda question: True) as box:
-        assert "nobody is there to answer" in (await box.call("AskUser", questions=QUESTIONS)).text
+        assert "no person is there to answer" in (await box.call("AskUser", questions=QUESTIONS)).text
 
 
 async def test_the_questions_are_shown_whole() -> None:

@@ -139,7 +139,7 @@ LISTS_SINCE = "2025-11-25"
 
 
 class UserUnreachable(Exception):
-    """Nobody can be asked; the message says why."""
+    """No person can be asked; the message says why."""
 
 
 class Elicitor(Protocol):
@@ -301,7 +301,7 @@ class ClientQuestions:
             del self._elicitors[call_id]
 
     async def ask(self, question: Question) -> Answer:
-        """Ask a permission question. Raises `Refusal` where nobody can be reached."""
+        """Ask a permission question. Raises `Refusal` where no person can be reached."""
         elicitor = self._elicitors.get(question.plan.call.id) or NoElicitor()
         try:
             return parse_permission(question, await elicitor.elicit(permission_form(question)))
@@ -309,17 +309,19 @@ class ClientQuestions:
             decision, name = question.decision, question.plan.tool.name
             rule = f" The user can allow it with the rule `{decision.suggestions[0]}`." if decision.suggestions else ""
             problem = f"Permission denied for {name}: {decision.why}, and {error}.{rule}"
-            next_step = "Go on without it, or say what you would need."
+            next_step = "Continue without it, or say what you would need."
             person = f"not permitted: {decision.explanation}, and {error}"
             raise Refusal("permission", problem, next_step, person=person, data=decision) from None
 
     async def answer(self, questions: Sequence[UserQuestion]) -> Sequence[UserAnswer] | None:
-        """Ask the questions of a tool. Raises `Refusal` where nobody can be reached."""
+        """Ask the questions of a tool. Raises `Refusal` where no person can be reached."""
         elicitor = _elicitor.get() or NoElicitor()
         try:
             form = question_form(questions, allow_lists=self._allow_lists)
             return parse_answers(questions, await elicitor.elicit(form))
         except UserUnreachable as error:
             raise Refusal(
-                "permission", f"Nobody can answer: {error}.", "Choose what is safest, go on, and say what you assumed."
+                "permission",
+                f"No answer is possible: {error}.",
+                "Choose what is safest, continue, and say what you assumed.",
             ) from None

@@ -182,7 +182,7 @@ def _is_enabled(level: str, minimum: str | None) -> bool:
     return minimum is not None and LEVELS.index(level) >= LEVELS.index(minimum)
 
 
-# Keys of what a client must bring before a call can go on.
+# Keys of what a client must bring before a call can continue.
 PERMISSION = "permission"
 ROOTS = "roots"
 ROOTS_SECONDS = 5.0
@@ -237,7 +237,7 @@ class ClientSession:
         return tools
 
     async def call(self, ctx: Context, params: types.CallToolRequestParams) -> JsonObject | types.InputRequiredResult:
-        """Run one call through the whole pipeline, or return what the client must bring before it can go on."""
+        """Run one call through the whole pipeline, or return what the client must bring before it can continue."""
         arguments = params.arguments or {}
         pending = self._take_pending(params.request_state, params.name, arguments)
         responses = params.input_responses or {} if pending else {}

@@ -115,7 +115,7 @@ class MessageWriter(_Stream):
         await self.write(json.dumps(error).encode())
 
     async def write(self, line: bytes) -> None:
-        """Write one line. Raises `anyio.ClosedResourceError`, as the SDK's streams do, when nobody reads any more."""
+        """Write one line. Raises `anyio.ClosedResourceError`, as the SDK's streams do, when the reader is gone."""
         line += b"\n"
         async with self._order:
             try:
