@@ -116,13 +116,15 @@ def turns(draw: st.DrawFn) -> list[Sent]:
         st.builds(lambda name, id: (name, {"shell_id": id}), st.sampled_from(["BashOutput", "KillShell"]), shells),
     )
     pool = draw(st.lists(calls, min_size=1, max_size=5))
-    sent = st.builds(lambda call, delay, answer: Sent(*call, delay, answer), st.sampled_from(pool), DELAYS, ANSWERS)
+    sent = st.builds(
+        lambda call, delay, answer: Sent(call[0], call[1], delay, answer), st.sampled_from(pool), DELAYS, ANSWERS
+    )
     return draw(st.lists(sent, min_size=1, max_size=12))
 
 
-BACKGROUND = ("Bash", {"command": "sleep 20", "run_in_background": True})
+BACKGROUND: tuple[str, dict[str, Any]] = ("Bash", {"command": "sleep 20", "run_in_background": True})
 # Turns whose first call takes its time: what of it the second one must not miss, or meet too early.
-KNOWN = {
+KNOWN: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "the second reading says that nothing changed": [("Read", {"file_path": "a"}), ("Read", {"file_path": "a"})],
     "two names of a file": [("Write", {"file_path": "link/a", "content": "x\n"}), ("Read", {"file_path": "sub/a"})],
     "a symlink that is made": [
