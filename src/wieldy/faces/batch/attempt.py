@@ -42,6 +42,7 @@ from wieldy.faces.batch.store import (
     PATCH_NAME,
     RESULT_NAME,
     AttemptResult,
+    Ending,
     TaskCheck,
     Verdict,
     judge,
@@ -100,27 +101,55 @@ CHECK_LOG = "check.log"
 TRAJECTORY = "trajectory.json"
 
 
-class Job(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """An attempt to be made. `folder` is where its files go, `work` where copies are made on this machine.
-
-    `exclude` are files of the run that are never copied. `copy` is set where the copy has been made already, for a process
-    that runs inside an overlay.
-    """
+class PlannedAttempt(Struct, frozen=True):
+    """An attempt that is to be made: the `sample`-th at a task."""
 
     task: Task
-    identity: str
     sample: int
-    attempt: int
-    folder: str
-    relative_folder: str
-    work: str
+    identity: str
+
+    def result(self, ending: Ending, detail: str, **more: Any) -> AttemptResult:
+        """The result of this attempt."""
+        return AttemptResult(
+            id=self.task.id,
+            identity=self.identity,
+            sample=self.sample,
+            ending=ending,
+            detail=truncate(detail, 1_000),
+            model=self.task.model,
+            tags=self.task.tags,
+            **{"started": time.time(), **more},
+        )
+
+
+class AttemptOptions(Struct, frozen=True, kw_only=True):
+    """How attempts are made. `work` is where copies are made on this machine, `exclude` are files that are never copied."""
+
+    work: str = ""
     isolate: Isolation = "auto"
     base_url: str = ""
-    keep_copy: bool = False
+    keep_copies: bool = False
     command_seconds: float = 1800.0
     patience: float = 3600.0
     exclude: tuple[str, ...] = ()
+
+
+class Job(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """An attempt to be made. `folder` is where its files go, `relative_folder` its name in the result.
+
+    `copy` is set where the copy has been made already, for a process that runs inside an overlay.
+    """
+
+    planned: PlannedAttempt
+    attempt: int
+    folder: str
+    relative_folder: str
+    options: AttemptOptions
     copy: WorkingCopy | None = None
+
+    @property
+    def task(self) -> Task:
+        return self.planned.task
 
     @property
     def key(self) -> str:
@@ -164,7 +193,7 @@ class Attempt:
         self._clock = WorkClock()
         self._started = time.time()
         self._folder = Path(job.folder)
-        self._scratch = Path(job.work) / "attempts" / f"{job.identity}-{job.attempt}"
+        self._scratch = Path(job.options.work) / "attempts" / f"{job.planned.identity}-{job.attempt}"
         self._totals = RunTotals()
         self._tools: Counter[str] = Counter()
         self._tool_errors = 0
@@ -192,16 +221,18 @@ class Attempt:
                 await in_thread(write_durably, self._folder / RESULT_NAME, msgspec.json.encode(result))
             return result
         finally:
-            if not job.keep_copy and job.copy is None:
+            if not job.options.keep_copies and job.copy is None:
                 await in_thread_uncancellable(remove_tree, self._scratch)
 
     async def _make_copy(self) -> WorkingCopy:
         job = self._job
         self._report(AttemptProgress("copying"))
-        sources = SourceCache(Path(job.work) / "sources", job.exclude)
+        sources = SourceCache(Path(job.options.work) / "sources", job.options.exclude)
         try:
             await in_thread_uncancellable(remove_tree, self._scratch)  # left by a run that was killed
-            return await in_thread_uncancellable(make_copy, job.task.source, job.isolate, self._scratch, sources)
+            return await in_thread_uncancellable(
+                make_copy, job.task.source, job.options.isolate, self._scratch, sources
+            )
         except IsolationError as error:
             raise AttemptFailure(_infra("isolation", str(error))) from None
         except SourceError as error:
@@ -221,7 +252,7 @@ class Attempt:
                     _infra("setup", f"the setup {how}; {SETUP_LOG} in {job.relative_folder} of --out has its output")
                 )
         keeps_times = copy.way in ("copy", "reflink")  # of files: by these, copies of the same source are recognized
-        shared = Path(job.work) / "sources" if keeps_times and not task.setup else None
+        shared = Path(job.options.work) / "sources" if keeps_times and not task.setup else None
         recorder = PatchRecorder(copy.path, self._scratch, shared)
         patch_note = ""
         try:
@@ -256,9 +287,9 @@ class Attempt:
         env = {**without_location(os.environ), **env}
         provider: Any = None
         try:
-            provider = pick(task.model, base_url=job.base_url or None, env=env)
-            if (key := rate_key(task.model, job.base_url, env)) is not None:
-                provider = GatedProvider(provider, key, self._host.gate, self._clock, patience=job.patience)
+            provider = pick(task.model, base_url=job.options.base_url or None, env=env)
+            if (key := rate_key(task.model, job.options.base_url, env)) is not None:
+                provider = GatedProvider(provider, key, self._host.gate, self._clock, patience=job.options.patience)
             session = Session(
                 copy.path,
                 model=provider,
@@ -314,24 +345,20 @@ class Attempt:
 
     async def _command(self, command: str, copy: WorkingCopy, env: Mapping[str, str], log: str) -> TaskCheck:
         return await self._host.commands.run(
-            command, cwd=str(copy.path), env=env, seconds=self._job.command_seconds, log=self._folder / log
+            command, cwd=str(copy.path), env=env, seconds=self._job.options.command_seconds, log=self._folder / log
         )
 
     def _result(self, verdict: Verdict, end: RunEnded | None = None) -> AttemptResult:
         from wieldy import __version__
 
         job, task = self._job, self._job.task
-        return AttemptResult(
-            id=task.id,
-            identity=job.identity,
-            ending=verdict.ending,
-            sample=job.sample,
+        return job.planned.result(
+            verdict.ending,
+            verdict.detail,
             attempt=job.attempt,
-            detail=truncate(verdict.detail, 1_000),
             limit=verdict.limit,
             error_class=verdict.error_class,
             harbor_class=verdict.harbor_class,
-            model=task.model,
             folder=job.relative_folder,
             started=self._started,
             seconds=round(self._clock.working, 3),
@@ -345,7 +372,6 @@ class Attempt:
             tool_errors=self._tool_errors,
             denials=self._totals.denied_calls(),
             text=truncate(end.text, MAX_TEXT_CHARS) if end is not None else "",
-            tags=task.tags,
             worker=f"{socket.gethostname()}:{os.getpid()}",
             version=__version__,
         )

@@ -16,15 +16,14 @@ from msgspec import Struct
 
 from wieldy.core.errors import WieldyError
 from wieldy.core.git import SourceError
-from wieldy.faces.batch.attempt import AttemptProgress, Job
-from wieldy.faces.batch.isolation import Fingerprints, Isolation, attempt_identity
+from wieldy.faces.batch.attempt import AttemptOptions, AttemptProgress, Job, PlannedAttempt
+from wieldy.faces.batch.isolation import Fingerprints, attempt_identity
 from wieldy.faces.batch.store import (
     FAILED,
     FINAL,
     HOPELESS,
     RETRIED,
     AttemptResult,
-    Ending,
     ResultStore,
     Shard,
     latest_results,
@@ -37,48 +36,15 @@ HOPELESS_IN_A_ROW = 3
 RETRY_SECONDS = (2.0, 10.0, 30.0)
 
 
-class RunOptions(Struct, frozen=True, kw_only=True):
-    """How a run is made. `only` holds `failed`, `infra` or ids of tasks; `max_cost` is in US dollars for the whole run.
-
-    `exclude` are the run's own files, which may be inside a source.
-    """
+class RunOptions(AttemptOptions, frozen=True, kw_only=True):
+    """How a run is made. `only` holds `failed`, `infra` or ids of tasks; `max_cost` is in US dollars for the whole run."""
 
     workers: int = 8
     samples: int = 1
     retries: int = 2
     only: tuple[str, ...] = ()
     max_cost: float | None = None
-    isolate: Isolation = "auto"
-    work: str = ""
-    base_url: str = ""
-    keep_copies: bool = False
-    command_seconds: float = 1800.0
-    patience: float = 3600.0
-    exclude: tuple[str, ...] = ()
     retry_seconds: tuple[float, ...] = RETRY_SECONDS
-
-
-class PlannedAttempt(Struct, frozen=True):
-    """An attempt that is to be made: the `sample`-th at a task."""
-
-    task: Task
-    sample: int
-    identity: str
-
-    def result(self, ending: Ending, detail: str, *, attempt: int = 0, folder: str = "") -> AttemptResult:
-        """The result of an attempt that did not run to its end."""
-        return AttemptResult(
-            id=self.task.id,
-            identity=self.identity,
-            sample=self.sample,
-            attempt=attempt,
-            ending=ending,
-            detail=detail,
-            model=self.task.model,
-            folder=folder,
-            tags=self.task.tags,
-            started=time.time(),
-        )
 
 
 class RunPlan(Struct, frozen=True):
@@ -299,22 +265,13 @@ class Driver:
 
     async def _try(self, planned: PlannedAttempt, *, alone: bool) -> AttemptResult:
         """The result of one try. Raises `WorkerLost` where a worker died, perhaps for another reason than this task."""
-        options = self._options
         number, folder = self._store.new_attempt_folder(planned.task.id)
         job = Job(
-            task=planned.task,
-            identity=planned.identity,
-            sample=planned.sample,
+            planned=planned,
             attempt=number,
             folder=str(folder.resolve()),
             relative_folder=self._store.result_folder(folder),
-            work=options.work,
-            isolate=options.isolate,
-            base_url=options.base_url,
-            keep_copy=options.keep_copies,
-            command_seconds=options.command_seconds,
-            patience=options.patience,
-            exclude=options.exclude,
+            options=self._options,
         )
         running = self.state.running
         running[job.key] = AttemptProgress("starting")

@@ -267,7 +267,8 @@ class ClusterWorker:
 
     async def run(self, data: bytes) -> tuple[bytes, bytes | None]:
         """Make an attempt; returns its result, and its files where the driver cannot see them."""
-        job: Job = replace(msgspec.json.decode(data, type=Job), work=str(self._work))
+        job: Job = msgspec.json.decode(data, type=Job)
+        job = replace(job, options=replace(job.options, work=str(self._work)))
         if not self._is_shared:
             job = replace(job, folder=tempfile.mkdtemp(prefix="attempt-", dir=self._work))
 

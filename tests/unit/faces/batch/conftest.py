@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from wieldy.faces.batch.attempt import Attempt, AttemptHost, AttemptProgress, CommandRunner, Job
+from wieldy.faces.batch.attempt import (
+    Attempt,
+    AttemptHost,
+    AttemptOptions,
+    AttemptProgress,
+    CommandRunner,
+    Job,
+    PlannedAttempt,
+)
 from wieldy.faces.batch.rates import RateLimiter
 from wieldy.faces.batch.store import AttemptResult, make_attempt_folder
 from wieldy.faces.batch.tasks import Task, TaskLimits, TaskSource
@@ -52,14 +60,11 @@ def run_attempt(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) 
         }
         number, folder = make_attempt_folder(tmp_path / "out" / "runs" / "t")
         job = Job(
-            task=Task(**task_fields),
-            identity="identity",
-            sample=1,
+            planned=PlannedAttempt(Task(**task_fields), 1, "identity"),
             attempt=number,
             folder=str(folder),
             relative_folder=f"runs/t/{number}",
-            work=str(tmp_path / "work"),
-            **(job_options or {}),
+            options=AttemptOptions(work=str(tmp_path / "work"), **(job_options or {})),
         )
         commands = CommandRunner(tmp_path / "work" / "commands")
         host = AttemptHost(gate or RateLimiter(), commands, _no_inside)
