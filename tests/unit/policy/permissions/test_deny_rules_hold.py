@@ -119,3 +119,35 @@ def test_a_name_that_settings_may_define_is_asked_about(judge, called, rule: str
     decision = judge(deny=[f"Bash({rule}:*)"], mode="bypassPermissions").decide(called("Bash", command))
     assert decision.behavior in ("ask", "deny"), decision.reasons
     assert judge(mode="bypassPermissions").decide(called("Bash", command)).behavior == "allow"
+
+
+@pytest.mark.parametrize(
+    ("rule", "commands"),
+    [
+        (
+            "kubectl delete",
+            ["kubectl -n x delete pod y", "kubectl --context=c delete x", "kubectl --namespace x delete y"],
+        ),
+        ("docker rm", ["docker container rm x", "docker --host x rm y", "docker -D -H x container rm -f y"]),
+        ("docker container rm", ["docker rm x", "docker -H x rm y"]),
+        ("docker compose down", ["docker-compose down", "docker compose -f x.yml down -v"]),
+        ("aws s3 rm", ["aws --profile x s3 rm y", "aws s3 --region x rm y"]),
+        ("npm install", ["npm -C . install", "npm --prefix . install x"]),
+        ("pip install", ["pip3 install x", "pip3.11 install x", "pip -q install x", "pip --proxy x install y"]),
+        ("apt install", ["apt-get install x", "apt -y install x", "apt-get -o a=b install x"]),
+        ("helm uninstall", ["helm delete x", "helm --kube-context c un x"]),
+        ("terraform destroy", ["terraform -chdir=x destroy"]),
+        ("systemctl stop", ["systemctl --user stop x", "systemctl -H h stop x"]),
+        ("svn commit", ["svn ci -m x", "svn --username x commit"]),
+        ("make deploy", ["make -C . deploy", "make X=1 deploy", "gmake -j4 deploy", "make build deploy"]),
+        ("gh pr merge", ["gh pr -R a/b merge 1"]),
+        ("go install", ["go -C x install"]),
+    ],
+)
+def test_a_deny_of_a_subcommand_holds_behind_options_and_by_other_names(judge, called, rule, commands) -> None:
+    policy = judge(deny=[f"Bash({rule}:*)"], mode="bypassPermissions")
+    assert {each: policy.decide(called("Bash", each)).behavior for each in commands} == dict.fromkeys(commands, "deny")
+    program, *_ = rule.split()
+    for other in (f"{program} version", f"{program} -x y list", f"{program} --help"):
+        assert policy.decide(called("Bash", other)).behavior in ("allow", "ask"), other
+    assert judge(deny=["Bash(ls)"]).decide(called("Bash", "ls -la src")).behavior == "allow"

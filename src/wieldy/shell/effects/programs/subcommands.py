@@ -7,7 +7,9 @@ these can replace a command that the program has, so that only a word that is no
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from msgspec import Struct
 
@@ -116,7 +118,21 @@ SUBCOMMANDS: Mapping[str, Subcommands] = {
         _pairs("ext=extension extensions=extension cs=codespace rs=ruleset"),
     ),
 }
+_ALIASES: Mapping[str, Mapping[str, str]] = {
+    "helm": _pairs("del=uninstall delete=uninstall un=uninstall ls=list"),
+    "brew": _pairs("rm=uninstall remove=uninstall ls=list"),
+    "svn": _pairs("ci=commit up=update co=checkout rm=delete del=delete remove=delete mv=move ren=move sw=switch"),
+}
+# Groups of subcommands that may be left out.
+_GROUPS = {"docker": "container", "podman": "container"}
+_PROGRAM_NAMES = {"gmake": "make", "apt-get": "apt", "yarnpkg": "yarn", "docker-compose": "docker compose"}
+_VERSIONED = re.compile(r"(pip|npm|node)-?[\d.]+")
+# Each of their operands may be what they do.
+_SEVERAL_TARGETS = word_set("make just task rake ninja mvn gradle gradlew tox nox invoke")
 _MAX_TEXTS = 8
+_MAX_TARGETS = 32
+# Subcommands stand among the first words.
+_MAX_DEPTH = 3
 
 
 class OtherSpellings(Struct, frozen=True):
@@ -135,8 +151,14 @@ def other_spellings(argv: tuple[Word, ...]) -> OtherSpellings:
         argv = (Word("git", "literal", "git", "git"), Word(program[4:], "literal", program[4:], program[4:]), *argv[1:])
         program = "git"
     table = SUBCOMMANDS.get(program)
-    if table is None:
+    if program != "git" and program:
+        general = tuple(_without_options(program, argv[1:]))
+        if table is None:
+            return OtherSpellings(general)
+    elif table is None:
         return OtherSpellings()
+    else:
+        general = ()
     if program == "git":
         call = split_git_args(argv[1:])
         word, args = call.command, call.args
@@ -162,7 +184,43 @@ def other_spellings(argv: tuple[Word, ...]) -> OtherSpellings:
     uncertain = (
         "" if is_known and (not table.open or names or word in table.names or not word) else word or argv[0].text
     )
-    return OtherSpellings(tuple(texts[:_MAX_TEXTS]), uncertain)
+    return OtherSpellings((*texts[:_MAX_TEXTS], *general), uncertain)
+
+
+def _without_options(program: str, args: tuple[Word, ...]) -> Iterator[str]:
+    """A command without the options around its subcommands, each with a value and without, and by other names."""
+    name = _PROGRAM_NAMES.get(program, program)
+    if match := _VERSIONED.fullmatch(program):
+        name = match[1]
+    if not args or args[0].kind == "multiple":
+        return
+    if program in _SEVERAL_TARGETS or name in _SEVERAL_TARGETS:
+        yield from (f"{name} {word.text}" for word in args[:_MAX_TARGETS] if not word.prefix.startswith("-"))
+        return
+    found = dict.fromkeys(islice(_subcommands(args, _MAX_DEPTH), _MAX_TEXTS))
+    for words, rest in found:
+        ending = unquoted_text(rest) if rest else ""
+        if not words:
+            continue
+        first, *others = words
+        meanings = dict.fromkeys((first, _ALIASES.get(name, {}).get(first, first)))
+        for text in (" ".join((meaning, *others)) for meaning in meanings):
+            yield f"{name} {text} {ending}".strip()
+            group = _GROUPS.get(name)
+            if group is not None:
+                yield f"{name} {text.removeprefix(f'{group} ') if text.startswith(group) else f'{group} {text}'} {ending}".strip()
+
+
+def _subcommands(args: tuple[Word, ...], depth: int) -> Iterator[tuple[tuple[str, ...], tuple[Word, ...]]]:
+    """The ways to read words as at most `depth` subcommands among options, and the words behind."""
+    if not args or not depth or args[0].kind != "literal":
+        yield (), args
+    elif not args[0].text.startswith("-"):
+        yield from (((args[0].text, *words), rest) for words, rest in _subcommands(args[1:], depth - 1))
+    else:
+        yield from _subcommands(args[1:], depth)
+        if "=" not in args[0].text and len(args) > 1 and not args[1].prefix.startswith("-"):
+            yield from _subcommands(args[2:], depth)
 
 
 def _meanings(word: str, table: Subcommands) -> list[str]:
