@@ -532,11 +532,13 @@ class TurnRunner:
     async def _receive(self, request: Request, turn: Turn) -> None:
         """Receive the message; its calls start while it streams in. Raises `ProviderFailure`."""
         events = self.box.events
-        async with self._preparing(request) as preparation, self.provider.stream(request) as deltas:
+        async with self._preparing(request) as task, self.provider.stream(request) as deltas:
+            preparation = task
             try:
                 async for delta in deltas:
                     if preparation is not None:
                         preparation.cancel()  # unless it has begun
+                        preparation = None
                     if isinstance(delta, BlockStarted) and delta.block.get("name") == "Bash":
                         self.box.workspace.services.shells.warm_up()  # while the model writes the command
                     turn.add(delta)

