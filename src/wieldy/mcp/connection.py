@@ -56,6 +56,7 @@ DISCONNECT_SECONDS = 3.0
 REFRESH_SECONDS = 1.0  # between two refreshes of the tools, and four times as long as the last one took
 MAX_LOG_CHARS = 2_000
 CONNECTION_CLOSED = "connection closed"
+UNKNOWN, FIND_OUT = "Unknown: the call may or may not have happened.", "Find out before you make it again."
 IDEMPOTENCY_KEY = "wieldy/idempotencyKey"  # in `_meta` of a call; the same when the same call is made again
 # How servers say with status 404 or 400 that they know a session no more. They have not run what was asked for.
 SESSION_UNKNOWN = frozenset(
@@ -247,6 +248,8 @@ class Connection:
                         retry = retry or self._is_session_unknown(error)
                         if not self._is_session_unknown(error) and not is_connection_lost(error):
                             text = f"The MCP server {name} answered with an error: {self._describe_error(error)}"
+                            if not retry and error.message == HTTP_ERROR and (_last_status() or 0) >= 500:
+                                raise ToolFailure(f"{text}. {UNKNOWN}", FIND_OUT) from None
                             raise ToolFailure(text) from None
                         why = error.message
                     except Exception as error:  # whatever the SDK raises for an answer or a stream that is broken
@@ -261,14 +264,12 @@ class Connection:
                         break
         except TimeoutError:
             raise ToolFailure(
-                f"The MCP server {name} did not answer within {seconds:g} s; the call was cancelled. "
-                "Unknown: the call may or may not have happened.",
-                "Find out before you make it again.",
+                f"The MCP server {name} did not answer within {seconds:g} s; the call was cancelled. {UNKNOWN}",
+                FIND_OUT,
             ) from None
         raise ToolFailure(
-            f"The MCP server {name} went away during the call ({why}). It is being started again. "
-            "Unknown: the call may or may not have happened.",
-            "Find out before you make it again.",
+            f"The MCP server {name} went away during the call ({why}). It is being started again. {UNKNOWN}",
+            FIND_OUT,
             stderr=self.stderr.last_lines(),
         )
 
