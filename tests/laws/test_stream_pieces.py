@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any, get_args
@@ -184,6 +185,17 @@ def test_what_of_the_arguments_of_an_item_was_not_streamed_comes_with_its_end(st
     events = [added, {**delta, "delta": streamed}, done, {"type": "response.completed", "response": {}}]
     data = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
     assert [block["input"] for block in parse(ResponseParser, [data])] == [{"n": 1}]
+
+
+@pytest.mark.parametrize(
+    ("streamed", "fails"), [('{"n":1}', False), ('{"n": 1}\n', False), ('{"n": 2}', True), ("x", True)]
+)
+def test_arguments_at_the_end_of_an_item_that_are_not_those_that_were_streamed_are_a_failure(streamed, fails):
+    added, delta, done = RESPONSES_CALL
+    events = [added, {**delta, "delta": streamed}, done, {"type": "response.completed", "response": {}}]
+    data = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+    with pytest.raises(ProviderFailure, match="not those that were streamed") if fails else nullcontext():
+        assert [block["input"] for block in parse(ResponseParser, [data])] == [{"n": 1}]
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:

@@ -303,6 +303,8 @@ class ResponseParser(OpenAIParser):
             yield from self._grow_call(output, whole[len(streamed) :])
         elif not is_custom and not streamed.strip(" \t\r\n{}"):  # an empty object stood for what comes now
             yield from self._grow_call(output, whole)
+        elif whole not in streamed and not _is_same_json(streamed, whole):
+            raise bad_event(f"the arguments of the call {output} are not those that were streamed")
         if item.get("status") != "incomplete":
             if is_custom:
                 yield from self._grow_call(output, '"}')
@@ -316,6 +318,13 @@ class ResponseParser(OpenAIParser):
         reason = get_object(response, "incomplete_details").get("reason")
         self._stop_reason = "end_turn" if kind == "response.completed" else STOP_REASONS.get(str(reason), "max_tokens")
         self.finished = True
+
+
+def _is_same_json(one: str, other: str) -> bool:
+    try:
+        return bool(json.loads(one) == json.loads(other))
+    except ValueError:
+        return False
 
 
 def _inside_json(event: Mapping[str, Any], name: str) -> str:
