@@ -112,13 +112,13 @@ def test_reading_on_from_where_a_page_ends_reaches_every_line(path: Path, text: 
 
 
 @LAW
-@given(pieces=st.lists(st.text("ab\r\n", max_size=6)), lone=st.booleans())
-def test_line_breaks_are_counted_wherever_the_text_is_cut(pieces: list[str], lone: bool) -> None:
-    met, whole = LineEndings(), "".join(pieces)
-    found = list(count_breaks(pieces, "\n", "\r", met, lone))
-    expected = whole.replace("\r\n", "\n").replace("\r", "\n" if lone else "\r")
-    normalized = [normalize_breaks(piece, "\n", "\r", lone) for piece, _ in found]
-    assert "".join(normalized) == expected
-    assert [count for _, count in found] == [piece.count("\n") for piece in normalized]
-    alone = whole.replace("\r\n", "")
-    assert (met.crlf, met.lf, met.cr) == ("\r\n" in whole, "\n" in alone, lone and "\r" in alone)
+@given(pieces=st.lists(st.text("ab\r\n", max_size=6).map(str.encode)), lone=st.booleans())
+def test_line_breaks_are_counted_wherever_the_text_is_cut(pieces: list[bytes], lone: bool) -> None:
+    met, whole = LineEndings(), b"".join(pieces)
+    found = list(count_breaks(pieces, met, lone))
+    expected = whole.replace(b"\r\n", b"\n").replace(b"\r", b"\n" if lone else b"\r")
+    normalized = [normalize_breaks(piece, lone) for piece, _ in found]
+    assert b"".join(normalized) == expected
+    assert [count for _, count in found] == [piece.count(b"\n") for piece in normalized]
+    alone = whole.replace(b"\r\n", b"")
+    assert (met.crlf, met.lf, met.cr) == (b"\r\n" in whole, b"\n" in alone, lone and b"\r" in alone)

@@ -19,7 +19,7 @@ from wieldy.core.outcome import Block, Image, Text
 from wieldy.core.schema.json_positions import JsonMember, JsonNode, JsonSyntaxError, parse_json, parse_json_value
 from wieldy.core.text import display_path, plural, truncate
 from wieldy.core.tool import Output
-from wieldy.files.editing.document import Document, Splice
+from wieldy.files.editing.document import Document, Splice, common_prefix, common_suffix
 from wieldy.files.editing.matching import Tier
 from wieldy.files.editing.read_state import ReadState
 from wieldy.files.editing.revision import EditPlan, EditSettings, Revision, edit_text
@@ -470,8 +470,8 @@ def _new_source(notebook: EditableNotebook, source: str, old: JsonMember | None)
     if old is not None:
         old_items = [notebook.text[item.start : item.end] for item in old.node.items]
         old_lines = old.node.value
-        head = _common_prefix(lines, old_lines)
-        tail = _common_prefix(lines[head:][::-1], old_lines[head:][::-1])
+        head = common_prefix(lines, old_lines)
+        tail = common_suffix(lines[head:], old_lines[head:])
         items[:head] = old_items[:head]
         if tail:
             items[-tail:] = old_items[-tail:]
@@ -486,10 +486,6 @@ def _source_lines(source: str) -> list[str]:
 
 def _required_members(kind: CellType) -> dict[str, str]:
     return {name: value for name, value in EMPTY_VALUES.items() if name == "metadata" or name in TYPE_MEMBERS[kind]}
-
-
-def _common_prefix(one: Sequence[Any], other: Sequence[Any]) -> int:
-    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _ordered(names: Iterable[str], template: Mapping[str, Any]) -> list[str]:

@@ -183,12 +183,8 @@ class SnapshotComparison:
             self._name(path, "may have been there before", changed=False)
             return
         self._nodes_now[path] = Node("folder", folder.mode)
-        for position, name in enumerate(folder.names):
-            self._created.append(_Changed(prefix + name, None, None, "", folder.stamp(position), folder, position))
-        for name, target in folder.links:
-            self._nodes_now[prefix + name] = Node("symlink", target=target)
-        for name, _ in folder.others:
-            self._name(prefix + name, OTHERS_NOT_RESTORED)
+        self._compare_files(prefix, FolderState(()), folder)
+        self._compare_links(prefix, FolderState(()), folder)
 
     def _compare_path(self, path: str, before: WatchedPath) -> None:
         now, node = read_stamp(path), look_at(path)

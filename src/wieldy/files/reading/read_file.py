@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import accumulate, islice
 from stat import S_ISREG
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, AnyStr, Generic, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
@@ -296,20 +296,17 @@ class LineEndings:
         return "mixed" if len(kinds) > 1 else "".join(kinds)
 
 
-def count_breaks(
-    pieces: Iterable[AnyStr], lf: AnyStr, cr: AnyStr, endings: LineEndings, lone_ends: bool = True
-) -> Iterator[tuple[AnyStr, int]]:
+def count_breaks(pieces: Iterable[bytes], endings: LineEndings, lone_ends: bool = True) -> Iterator[tuple[bytes, int]]:
     """The pieces of a text, each with its number of line breaks, cut so that no pair of CR and LF is torn. A lone CR is a
     line break if `lone_ends`."""
-    carriage_return = lf[:0]
+    carriage_return = b""
     for chunk in pieces:
         piece = carriage_return + chunk if carriage_return else chunk
-        carriage_return = piece[-1:] if piece.endswith(cr) else lf[:0]
-        if carriage_return:
-            piece = piece[:-1]
-        feeds, returns, pairs = piece.count(lf), 0, 0
-        if cr in piece:
-            returns, pairs = piece.count(cr), piece.count(cr + lf)
+        carriage_return = b"\r" if piece.endswith(b"\r") else b""
+        piece = piece.removesuffix(carriage_return)
+        feeds, returns, pairs = piece.count(b"\n"), 0, 0
+        if b"\r" in piece:
+            returns, pairs = piece.count(b"\r"), piece.count(b"\r\n")
         endings.crlf |= pairs > 0
         endings.lf |= feeds > pairs
         endings.cr |= lone_ends and returns > pairs
@@ -317,19 +314,19 @@ def count_breaks(
             yield piece, feeds + (returns - pairs if lone_ends else 0)
     if carriage_return:
         endings.cr |= lone_ends
-        yield (lf, 1) if lone_ends else (cr, 0)
+        yield (b"\n", 1) if lone_ends else (b"\r", 0)
 
 
-def normalize_breaks(piece: AnyStr, lf: AnyStr, cr: AnyStr, lone_ends: bool = True) -> AnyStr:
+def normalize_breaks(piece: bytes, lone_ends: bool = True) -> bytes:
     """The piece with every line break as a line feed."""
-    if cr not in piece:
+    if b"\r" not in piece:
         return piece
-    piece = piece.replace(cr + lf, lf)
-    return piece.replace(cr, lf) if lone_ends else piece
+    piece = piece.replace(b"\r\n", b"\n")
+    return piece.replace(b"\r", b"\n") if lone_ends else piece
 
 
 class _TextSource:
-    """The text of a file in pieces: bytes where a line feed is one byte, decoded already where it is more."""
+    """The text of a file in pieces of bytes in which a line feed is one byte: wide encodings are recoded as UTF-8."""
 
     def __init__(
         self, file: OpenFile, data: bytes | None, encoding: Encoding, block: int, stopped: Callable[[], bool]
@@ -349,25 +346,25 @@ class _TextSource:
             self._pieces = iter((data,))
             self._lone_ends = b"\r" not in data or not self._has_line_feed((data,))
 
-    def window(self, first: int, limit: int, chars: int) -> _LineWindow[bytes] | _LineWindow[str]:
+    def window(self, first: int, limit: int, chars: int) -> _LineWindow:
         """At most `limit` lines from the `first` on, fewer if they take more than `chars`."""
-        limit = max(min(limit, chars // SHORTEST_LINE), 1)
-        if self.encoding.unit > 1:
-            wide = _LineWindow(first, limit, "\n", "\r", lambda text, final: text, chars, self._lone_ends)
-            pieces = count_breaks(self._decoded_pieces(), "\n", "\r", self.line_endings, self._lone_ends)
-            wide.fill(pieces, self._worth_counting)
-            return wide
-        narrow = _LineWindow(first, limit, b"\n", b"\r", self._decode, chars, self._lone_ends)
-        blocks = count_breaks(self._pieces_without_bom(), b"\n", b"\r", self.line_endings, self._lone_ends)
-        narrow.fill(blocks, self._worth_counting)
-        return narrow
+        window = _LineWindow(first, max(min(limit, chars // SHORTEST_LINE), 1), self._decode, chars, self._lone_ends)
+        pieces = self._narrow(self._pieces_without_bom())
+        window.fill(count_breaks(pieces, self.line_endings, self._lone_ends), self._worth_counting)
+        return window
 
     def _has_line_feed(self, blocks: Iterable[bytes]) -> bool:
         """Whether there is one in the blocks, which are searched up to it."""
+        return any(b"\n" in block for block in self._narrow(blocks))
+
+    def _narrow(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         if self.encoding.unit == 1:
-            return any(b"\n" in block for block in blocks)
-        decode = codecs.getincrementaldecoder(self.encoding.name)("replace").decode
-        return any("\n" in decode(block) for block in blocks)
+            yield from blocks
+            return
+        decoder = codecs.getincrementaldecoder(self.encoding.name)("replace")
+        for block in blocks:
+            yield decoder.decode(block).encode()
+        yield decoder.decode(b"", True).encode()
 
     def _worth_counting(self) -> bool:
         # A file that grows as it is read is not followed beyond the size it had.
@@ -386,11 +383,6 @@ class _TextSource:
             yield piece[len(bom) :] if bom else piece
             bom = b""
 
-    def _decoded_pieces(self) -> Iterator[str]:
-        for piece in self._pieces_without_bom():
-            yield self._decoder.decode(piece)
-        yield self._decoder.decode(b"", True)
-
     def _decode(self, piece: bytes, final: bool) -> str:
         if not self._encoding_known:
             if piece.isascii():
@@ -402,11 +394,12 @@ class _TextSource:
 
     @cached_property
     def _decoder(self) -> codecs.IncrementalDecoder:
-        return codecs.getincrementaldecoder(self.encoding.name)("replace")
+        name = self.encoding.name if self.encoding.unit == 1 else "utf-8"
+        return codecs.getincrementaldecoder(name)("replace")
 
 
 @dataclass(slots=True)
-class _LineWindow(Generic[AnyStr]):
+class _LineWindow:
     """The lines `first` to `first + limit - 1`, long ones cut; collection ends early above `chars`.
 
     `decode(piece, final)` turns a piece into text. `total` counts the lines passed, and is all of them when `ended`.
@@ -414,9 +407,7 @@ class _LineWindow(Generic[AnyStr]):
 
     first: int
     limit: int
-    lf: AnyStr
-    cr: AnyStr
-    decode: Callable[[AnyStr, bool], str]
+    decode: Callable[[bytes, bool], str]
     chars: int
     lone_ends: bool = True
     lines: list[str] = field(default_factory=list)
@@ -429,30 +420,30 @@ class _LineWindow(Generic[AnyStr]):
     _used_chars: int = 0
     _full: bool = False
 
-    def fill(self, pieces: Iterable[tuple[AnyStr, int]], go_on: Callable[[], bool]) -> None:
+    def fill(self, pieces: Iterable[tuple[bytes, int]], go_on: Callable[[], bool]) -> None:
         """Read pieces with their number of breaks until the window is full, then count on while `go_on` says so."""
         open_end = False
         for piece, breaks in pieces:
             if not self._full and self._breaks + breaks >= self.first - 1:
-                self._take(normalize_breaks(piece, self.lf, self.cr, self.lone_ends), breaks)
+                self._take(normalize_breaks(piece, self.lone_ends), breaks)
             self._breaks += breaks
-            open_end = not piece.endswith((self.lf, self.cr) if self.lone_ends else self.lf)
+            open_end = not piece.endswith((b"\n", b"\r") if self.lone_ends else b"\n")
             if self._full and not go_on():
                 break
         else:
             self.ended = True
             if not self._full:
-                self._add(self.decode(self.lf[:0], True))
+                self._add(self.decode(b"", True))
                 if self._open_line:
                     self.lines.append(self._close_line())
         self.total = self._breaks + open_end
 
-    def _take(self, piece: AnyStr, breaks: int) -> None:
+    def _take(self, piece: bytes, breaks: int) -> None:
         before = max(self.first - 1 - self._breaks, 0)
         missing = self.limit - len(self.lines)
-        start = _skip_breaks(piece, self.lf, before, 0)
+        start = _skip_breaks(piece, before, 0)
         if breaks - before >= missing:
-            piece = piece[start : _skip_breaks(piece, self.lf, missing, start)]
+            piece = piece[start : _skip_breaks(piece, missing, start)]
             self._full = True
         elif start:
             piece = piece[start:]
@@ -492,21 +483,21 @@ def _cut(line: str, beyond: int) -> str:
     return f"{line}… [{beyond} more characters in this line]" if beyond > 0 else line
 
 
-def _skip_breaks(piece: AnyStr, lf: AnyStr, breaks: int, start: int) -> int:
+def _skip_breaks(piece: bytes, breaks: int, start: int) -> int:
     """The position just behind so many line breaks counted from `start`; there must be as many."""
     if breaks == 0:
         return start
     low, high = start, len(piece)
     while high - low > 4096:
         middle = (low + high) // 2
-        count = piece.count(lf, low, middle)
+        count = piece.count(b"\n", low, middle)
         if count < breaks:
             breaks -= count
             low = middle
         else:
             high = middle
     for _ in range(breaks):
-        low = piece.find(lf, low) + 1
+        low = piece.find(b"\n", low) + 1
     return low
 
 
