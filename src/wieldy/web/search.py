@@ -73,11 +73,7 @@ class SearchServices:
             return service
         if server := self._workspace.setting("web.searxng"):
             return SearXNG(server, self._fetcher())
-        return _installed_service(self._workspace.env)
-
-
-def _installed_service(env: Mapping[str, str]) -> SearchService | None:
-    return DuckDuckGo(env) if importlib.util.find_spec("ddgs") is not None else None
+        return DuckDuckGo(self._workspace.env) if importlib.util.find_spec("ddgs") is not None else None
 
 
 def filter_hits(hits: Sequence[SearchHit], query: SearchQuery) -> list[SearchHit]:
