@@ -459,11 +459,6 @@ class Splice(Struct, frozen=True):
     end: int
     new: bytes
 
-    @property
-    def growth(self) -> int:
-        """How many bytes longer the content gets."""
-        return len(self.new) - (self.end - self.start)
-
 
 def apply_splices(data: bytes, splices: Sequence[Splice]) -> bytes:
     """The content after ascending, disjoint splices."""

@@ -219,7 +219,7 @@ def largest_caches(roots: Sequence[str], *, device: int, home: str) -> list[tupl
     budget = _Budget()
     candidates: list[str] = []
     for root in dict.fromkeys(roots):
-        candidates += _cache_folders(root, device, budget)
+        candidates += _cache_folders(root, budget)
     candidates += [os.path.join(home, *cache.split("/")) for cache in HOME_CACHES]
     sizes = {folder: size for folder in dict.fromkeys(candidates) if (size := _size(folder, device, budget)) > 0}
     return sorted(sizes.items(), key=lambda item: -item[1])[:MAX_LISTED_CACHES]
@@ -237,7 +237,7 @@ class _Budget:
         return self._entries > 0
 
 
-def _cache_folders(root: str, device: int, budget: _Budget) -> Iterator[str]:
+def _cache_folders(root: str, budget: _Budget) -> Iterator[str]:
     level = [root]
     for _ in range(SEARCH_DEPTH):
         deeper: list[str] = []
