@@ -17,6 +17,7 @@ from wieldy.policy.permissions.findings import DecisionContext, Finding, rule_re
 from wieldy.policy.permissions.repository_links import outside_reads
 from wieldy.policy.permissions.rules import CommandRule, Rule
 from wieldy.policy.permissions.ruleset import RuleIndex
+from wieldy.shell.effects.programs.git import repository_folders
 from wieldy.shell.effects.programs.interpreters import argument_texts
 from wieldy.shell.effects.programs.offers import escalating_option, tested_paths
 from wieldy.shell.effects.programs.profiles import profile_of
@@ -82,9 +83,9 @@ class CommandPolicy:
     def _led_elsewhere(self, analysis: Analysis) -> Iterator[tuple[str, str, str]]:
         """The programs, folders and paths of what is read elsewhere. Raises `UncertainNames`."""
         files = self._files.files
-        for folder in analysis.git_folders:
-            yield from (("git", folder, path) for path in outside_reads(folder, files))
         for part in analysis.parts:
+            for folder in repository_folders(part):
+                yield from ((str(part.program), folder, path) for path in outside_reads(folder, files))
             if profile_of(part.program).quotes_ignore_files:
                 searched = (*part.cwds, *(effect.path for effect in part.effects if isinstance(effect, Reads)))
                 for folder in enclosing_folders(searched, self._files.is_inside):
