@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 
 from wieldy.core.decision import Behavior
@@ -14,35 +13,31 @@ from wieldy.policy.permissions.paths import is_below, path_key
 _UNESCAPED_STAR = re.compile(r"(?<!\\)\*")
 _GLOB_CHARACTER = re.compile(r"(?<!\\)[*?\[]")
 _SPECIAL_CHARACTER = re.compile(r"([\\*?\[\]!#])")
-_BLANKS = " \t\n"
+_WORD_END = r"(?![^ \t\n])"
 
 
 class CommandPattern:
     """A command specifier. `\\*` is an asterisk, `*` any text, a last `:*` or ` *` any further words."""
 
-    __slots__ = ("_open_end", "_pieces", "literal", "program")
+    __slots__ = ("_end", "_pieces", "literal", "program")
 
     def __init__(self, specifier: str) -> None:
-        self._open_end = specifier.endswith((":*", " *"))
-        body = (specifier[:-2] if self._open_end else specifier).strip(" ")
-        self._pieces = _split_at_stars(body)
+        is_open = specifier.endswith((":*", " *"))
+        pieces = _split_at_stars((specifier[:-2] if is_open else specifier).strip(" "))
         # The one command that a specifier without any pattern names.
-        self.literal = self._pieces[0] if len(self._pieces) == 1 and not self._open_end else None
+        self.literal = pieces[0] if len(pieces) == 1 and not is_open else None
         # The first word, unless it is empty or continues with a `*`.
-        word = re.split(r"[ \t]", self._pieces[0], maxsplit=1)[0]
-        is_cut = len(self._pieces) > 1 and len(word) == len(self._pieces[0])
+        word = re.split(r"[ \t]", pieces[0], maxsplit=1)[0]
+        is_cut = len(pieces) > 1 and len(word) == len(pieces[0])
         self.program = None if is_cut or not word else word
+        self._pieces, self._end = pieces, _WORD_END if is_open else r"\Z"
 
     def matches(self, command: str) -> bool:
         """Return whether the pattern covers the whole command text."""
         if self.literal is not None:
             return command == self.literal
-        first = self._pieces[0]
-        if not command.startswith(first):
-            return False
-        if len(self._pieces) == 1:
-            return _ends_word(command, len(first))
-        return _matches_pieces(command, self._pieces, self._open_end)
+        # Of many rules, few begin as the command does.
+        return command.startswith(self._pieces[0]) and _compile(self._pieces, self._end).match(command) is not None
 
 
 @lru_cache(maxsize=4096)
@@ -52,10 +47,7 @@ def compile_command(specifier: str) -> CommandPattern:
 
 def wildcard(pattern: str, text: str) -> bool:
     """Return whether a text matches a pattern in which `*` is any text and `\\*` an asterisk."""
-    pieces = _split_at_stars(pattern)
-    if len(pieces) == 1:
-        return text == pieces[0]
-    return text.startswith(pieces[0]) and _matches_pieces(text, pieces, open_end=False)
+    return _compile(_split_at_stars(pattern), r"\Z").match(text) is not None
 
 
 def escape_command(command: str) -> str:
@@ -67,27 +59,13 @@ def _split_at_stars(pattern: str) -> tuple[str, ...]:
     return tuple(piece.replace(r"\*", "*") for piece in _UNESCAPED_STAR.split(pattern))
 
 
-def _matches_pieces(text: str, pieces: Sequence[str], open_end: bool) -> bool:
-    """Look for the pieces in order, each at its first place; the text is known to start with the first one."""
-    position = len(pieces[0])
-    for piece in pieces[1:-1]:
-        start = text.find(piece, position)
-        if start < 0:
-            return False
-        position = start + len(piece)
-    last = pieces[-1]
-    if not open_end:
-        return len(text) - len(last) >= position and text.endswith(last)
-    start = text.find(last, position)
-    while start >= 0:
-        if _ends_word(text, start + len(last)):
-            return True
-        start = text.find(last, start + 1)
-    return False
-
-
-def _ends_word(text: str, position: int) -> bool:
-    return position == len(text) or text[position] in _BLANKS
+@lru_cache(maxsize=4096)
+def _compile(pieces: tuple[str, ...], end: str) -> re.Pattern[str]:
+    """An expression for the pieces in order, each at its first place, so that no text takes long; the last one at the end."""
+    first, *others = map(re.escape, pieces)
+    middle = "".join(f"(?>.*?{piece})" for piece in others[:-1])
+    last = f".*?{others[-1]}" if others else ""
+    return re.compile(f"{first}{middle}{last}{end}", re.DOTALL)
 
 
 class PathPattern:
