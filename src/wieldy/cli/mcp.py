@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wieldy.cli.arguments import (
@@ -30,7 +29,7 @@ from wieldy.engine.services import Ask
 from wieldy.engine.toolbox import Toolbox
 from wieldy.engine.workspace_services import HostServices
 from wieldy.policy.settings.sources import FOLDER, LOCAL, SHARED, find_project_root
-from wieldy.policy.settings.store import local_file, project_file, remove_value, set_value, user_file
+from wieldy.policy.settings.store import remove_value, set_value, settings_files
 from wieldy.shell.running.process_tag import TAG_VARIABLE
 
 if TYPE_CHECKING:
@@ -106,10 +105,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _settings_file(scope: str, root: str) -> Path:
-    return {"local": local_file, "project": project_file}[scope](root) if scope != "user" else user_file()
-
-
 def _add(options: argparse.Namespace) -> int:
     from wieldy.mcp.config import InvalidServer, parse_server
     from wieldy.policy.settings.consent import ConsentItem, FileDigests, Trust
@@ -123,7 +118,7 @@ def _add(options: argparse.Namespace) -> int:
         parse_server(options.name, entry)
     except (InvalidServer, ValueError) as error:
         return _fail(str(error))
-    file = _settings_file(options.scope, options.root)
+    file = settings_files(options.root)[options.scope]
     set_value(file, f"mcpServers.{options.name}", entry)
     # Typing the command is consent to what it adds.
     root = find_project_root(options.root)
@@ -159,8 +154,10 @@ def _split_pair(text: str, separator: str) -> tuple[str, str]:
 
 def _remove(options: argparse.Namespace) -> int:
     scopes = (options.scope,) if options.scope else SCOPES
-    candidates = [_settings_file(scope, options.root) for scope in scopes]
-    files = [str(file) for file in candidates if remove_value(file, ("mcpServers", options.name))]
+    candidates = settings_files(options.root)
+    files = [
+        str(candidates[scope]) for scope in scopes if remove_value(candidates[scope], ("mcpServers", options.name))
+    ]
     if not files:
         places = f"{FOLDER}/{LOCAL}, {FOLDER}/{SHARED} or your own settings"
         return _fail(f"no server `{options.name}` in {places}; edit .mcp.json to remove one from there", code=1)

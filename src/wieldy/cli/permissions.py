@@ -155,25 +155,24 @@ def plan_call(box: Toolbox, name: str, text: str) -> PlannedCall:
 
 def _add_rules(options: argparse.Namespace) -> int:
     from wieldy.policy.permissions.rules import parse
-    from wieldy.policy.settings.store import add_rules, local_file, project_file, remember, user_file
+    from wieldy.policy.settings.store import add_rules, remember, settings_files
 
     behavior: Behavior = options.subcommand
     rules = [parse(text, behavior) for text in options.rule]
+    file = settings_files(options.root)["user" if options.user else "project" if options.project else "local"]
     if options.user:
-        file = user_file()
         add_rules(file, behavior, options.rule)
     else:
-        file = project_file(options.root) if options.project else local_file(options.root)
         remember(options.root, rules, file=file)
     write(f"{behavior}: {', '.join(map(str, rules))} → {file}")
     return 0
 
 
 def _remove_rules(options: argparse.Namespace) -> int:
-    from wieldy.policy.settings.store import local_file, project_file, remove_rules, user_file
+    from wieldy.policy.settings.store import remove_rules, settings_files
 
     removed: set[str] = set()
-    for file in (local_file(options.root), project_file(options.root), user_file()):
+    for file in settings_files(options.root).values():
         for rule in remove_rules(file, options.rule):
             write(f"removed {rule} from {file}")
             removed.add(rule)

@@ -8,6 +8,7 @@ import platform
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from msgspec import Struct
 from wieldy.core.errors import WieldyError
 from wieldy.core.git import SourceError
 from wieldy.faces.batch.attempt import AttemptOptions, AttemptProgress, Job, PlannedAttempt
-from wieldy.faces.batch.isolation import Fingerprints, attempt_identity
+from wieldy.faces.batch.isolation import attempt_identity, fingerprint
 from wieldy.faces.batch.store import (
     FAILED,
     FINAL,
@@ -124,7 +125,7 @@ def make_plan(tasks: Sequence[Task], store: ResultStore, options: RunOptions) ->
     ids = {task.id for task in tasks}
     if unknown := [name for name in options.only if name not in ("failed", "infra") and name not in ids]:
         raise TaskFileError(f"--only: there is no task {unknown[0]}")
-    fingerprints = Fingerprints(options.isolate, options.exclude)
+    fingerprint_of = cache(partial(fingerprint, exclude=options.exclude, isolate=options.isolate))
     pending: list[PlannedAttempt] = []
     finished: list[AttemptResult] = []
     selected = _selection(options.only)
@@ -132,12 +133,12 @@ def make_plan(tasks: Sequence[Task], store: ResultStore, options: RunOptions) ->
     own = list(shard(tasks, store.part.index, store.part.count))
     for task in own:
         try:
-            fingerprint = fingerprints.of(task.source)
+            files = fingerprint_of(task.source)
         except (SourceError, OSError) as error:
             raise TaskFileError(f"the task {task.id}: {error}") from None
         for sample in range(1, options.samples + 1):
             identity = attempt_identity(
-                task, sample=sample, isolate=options.isolate, base_url=options.base_url, fingerprint=fingerprint
+                task, sample=sample, isolate=options.isolate, base_url=options.base_url, fingerprint=files
             )
             identities.add(identity)
             result = latest.get(identity)

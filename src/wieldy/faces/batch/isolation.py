@@ -70,26 +70,14 @@ def attempt_identity(
     )
 
 
-class Fingerprints:
-    """Fingerprints of sources, each computed once. Without isolation the run changes the folder itself: only its path counts.
+def fingerprint(source: TaskSource, exclude: Collection[str] = (), isolate: str = "auto") -> str:
+    """What the files of a source are, without reading more of them than necessary. Raises `SourceError`.
 
-    `exclude` are the files of the run itself, which may be inside a source: the results, the copies, the tasks.
+    `exclude` are the files of the run itself, which may be inside a source: the results, the copies, the tasks. Without
+    isolation the run changes the folder itself: only its path counts.
     """
-
-    def __init__(self, isolate: str, exclude: Collection[str] = ()) -> None:
-        self._isolate = isolate
-        self._exclude = exclude
-        self._known: dict[TaskSource, str] = {}
-
-    def of(self, source: TaskSource) -> str:
-        """The fingerprint of a source. Raises `SourceError`."""
-        if source not in self._known:
-            self._known[source] = source.location if self._isolate == "none" else fingerprint(source, self._exclude)
-        return self._known[source]
-
-
-def fingerprint(source: TaskSource, exclude: Collection[str] = ()) -> str:
-    """What the files of a source are, without reading more of them than necessary. Raises `SourceError`."""
+    if isolate == "none":
+        return source.location
     if source.kind == "git":
         return f"{source.location}" if is_remote(source.location) else resolve_commit(source.location, source.ref)
     if source.kind == "archive":

@@ -44,10 +44,6 @@ class WorkClock:
     def working(self) -> float:
         return self.wall - self.waited
 
-    @property
-    def is_waiting(self) -> bool:
-        return self._waits > 0
-
     def begin_wait(self) -> None:
         if self._waits == 0:
             self._wait_started = self._now()

@@ -77,7 +77,6 @@ class AttemptResult(Struct, frozen=True, omit_defaults=True, kw_only=True):
     isolation: str = ""
     isolation_note: str = ""
     folder: str = ""
-    session_id: str = ""
     started: float = 0.0
     seconds: float = 0.0
     wall_seconds: float = 0.0

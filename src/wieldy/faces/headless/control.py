@@ -228,18 +228,14 @@ class ControlHost:
 
     def _settings_file(self, destination: str) -> Path | None:
         """The settings that a destination names; None for the session. Raises `ControlFailure`."""
-        from wieldy.policy.settings.store import local_file, project_file, user_file
+        from wieldy.policy.settings.store import settings_files
 
-        project = self.session.box.policy.paths.project
-        match destination:
-            case "session":
-                return None
-            case "userSettings":
-                return user_file(self.session.box.workspace.env)
-            case "projectSettings":
-                return project_file(project)
-            case "localSettings":
-                return local_file(project)
+        if destination == "session":
+            return None
+        box = self.session.box
+        files = settings_files(box.policy.paths.project, box.workspace.env)
+        if destination.endswith("Settings") and (file := files.get(destination.removesuffix("Settings"))) is not None:
+            return file
         raise ControlFailure(f"updatedPermissions names {destination!r}, which is no destination for rules")
 
     def _grant(self, rules: list[str]) -> None:

@@ -127,7 +127,7 @@ async def _call(chat: Chat, rest: str) -> None:
 async def _permissions(chat: Chat, rest: str) -> None:
     from wieldy.policy.permissions.explain import format_rules
     from wieldy.policy.permissions.rules import parse
-    from wieldy.policy.settings.store import local_file, project_file, remember, remove_rules, user_file
+    from wieldy.policy.settings.store import remember, remove_rules, settings_files
 
     box = chat.session.box
     root = box.settings.root
@@ -142,7 +142,7 @@ async def _permissions(chat: Chat, rest: str) -> None:
         chat.say("/permissions allow|deny|ask|remove RULE, for example /permissions allow Bash(npm test:*)")
         return
     if verb == "remove":
-        files = (local_file(root), project_file(root), user_file(box.workspace.env))
+        files = settings_files(root, box.workspace.env).values()
         held = [str(file) for file in files if await in_thread(remove_rules, file, [rule])]
         chat.say(f"removed from {', '.join(held)}" if held else f"there is no rule `{rule}` in your files")
     else:

@@ -116,10 +116,10 @@ class Screen:
         if frame:
             self._write([BEGIN_FRAME, HIDE_CURSOR, *frame, SHOW_CURSOR, END_FRAME])
 
-    def erase(self, columns: int | None = None) -> None:
+    def erase(self) -> None:
         """Take the live rows off the screen; the cursor stands where they began."""
         if self._rows:
-            self._write(self._erase(columns or self._columns))
+            self._write(self._erase(self._columns))
         self._rows, self._caret = [], Caret(0, 0)
 
     def close(self) -> None:

@@ -52,18 +52,17 @@ MIN_SIMILARITY = 0.6  # lines that share less are shown as removed and added as 
 _TOKENS = re.compile("[\\w\u200c\u200d]+|\\s+|[^\\w\\s]+")
 
 
-def diff_rows(hunks: Sequence[Mapping[str, Any]], width: int, *, limit: int | None = MAX_DIFF_ROWS) -> list[Row]:
-    """Lay out the hunks of a structured patch; above `limit` rows the rest is counted."""
+def diff_rows(hunks: Sequence[Mapping[str, Any]], width: int) -> list[Row]:
+    """Lay out the hunks of a structured patch; above a number of rows the rest is counted."""
     digits = len(str(max((_last_line(hunk) for hunk in hunks), default=1)))
     rows: list[Row] = []
     hidden = 0
     for number, hunk in enumerate(hunks):
-        if number and (limit is None or len(rows) < limit):
+        if number and len(rows) < MAX_DIFF_ROWS:
             rows.append((TextSpan(" " * digits + " ⋮", "dim"),))
-        lines = hunk["lines"]
-        room = None if limit is None else max(limit - len(rows), 0)
+        lines, room = hunk["lines"], max(MAX_DIFF_ROWS - len(rows), 0)
         rows += [clip_row(row, width) for row in _hunk_rows(hunk, lines[:room], digits)]
-        hidden += 0 if room is None else max(len(lines) - room, 0)
+        hidden += max(len(lines) - room, 0)
     if hidden:
         rows.append((TextSpan(f"{' ' * digits} … {hidden} more lines", "dim"),))
     return rows
@@ -359,7 +358,7 @@ class Activity(Struct, frozen=True):
 
 
 class ViewModel:
-    """The screen of one session. `blocks` only grows; `changes` counts everything that could be seen."""
+    """The screen of one session. `blocks` only grows."""
 
     def __init__(self, find_tool: FindTool, root: str | os.PathLike[str]) -> None:
         self.format = CallFormatter(find_tool, root)
@@ -368,7 +367,6 @@ class ViewModel:
         self.tasks: tuple[tuple[str, str], ...] = ()
         self.running = False
         self.activity: Activity | None = None
-        self.changes = 0
         self.last_call: Call | None = None
         self.last_answer = ""
         self._answer: list[str] = []
@@ -381,7 +379,6 @@ class ViewModel:
         """Add blocks that come from no event, such as the output of a command."""
         self._end_text(0.0)
         self.blocks += blocks
-        self.changes += 1
 
     def start_run(self, prompt: str, now: float) -> None:
         """The person's prompt goes to the model."""
@@ -390,7 +387,6 @@ class ViewModel:
         self.activity = Activity("waiting for the model", now)
 
     def apply(self, event: Event) -> None:
-        self.changes += 1
         match event:
             case ModelTextDelta():
                 self._add_text(event)

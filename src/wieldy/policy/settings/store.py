@@ -46,6 +46,11 @@ def user_file(env: Mapping[str, str] = os.environ) -> Path:
     return config_home(env) / SHARED
 
 
+def settings_files(root: str | os.PathLike[str], env: Mapping[str, str] = os.environ) -> dict[str, Path]:
+    """The files that a person may write to, by their scope."""
+    return {"local": local_file(root), "project": project_file(root), "user": user_file(env)}
+
+
 def add_rules(file: Path, behavior: Behavior, rules: Sequence[str]) -> None:
     """Add rules to a settings file. Raises `RuleError` for one that could not be read back. Blocks on disk and lock."""
     for text in rules:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.unit.faces.batch.repositories import git
 
 from wieldy.core.git import SourceError
-from wieldy.faces.batch.isolation import Fingerprints, attempt_identity, fingerprint
+from wieldy.faces.batch.isolation import attempt_identity, fingerprint
 from wieldy.faces.batch.tasks import Task, TaskLimits, TaskSource
 
 TASK = Task(id="a", prompt="fix", source=TaskSource("root", "/x"), model="anthropic/m", settings={"a": 1, "b": 2})
@@ -89,5 +89,5 @@ def test_a_commit_of_a_repository_is_resolved_and_must_exist(tmp_path):
 
 def test_without_isolation_only_the_path_counts(tmp_path):
     source = TaskSource("root", str(tmp_path))
-    assert Fingerprints("none").of(source) == str(tmp_path)
-    assert Fingerprints("auto").of(source) != str(tmp_path)
+    assert fingerprint(source, isolate="none") == str(tmp_path)
+    assert fingerprint(source) != str(tmp_path)
