@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from wieldy.faces.mcp_server.server import MakeToolbox
     from wieldy.mcp.connection import Connection
     from wieldy.mcp.manager import McpServers
-    from wieldy.mcp.prompts import ServerPrompt
+    from wieldy.mcp.resources import ServerPrompt
 
 EXAMPLES = """examples:
   wieldy mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
@@ -212,7 +212,7 @@ async def _describe_servers(root: str, only: str = "", *, sign_in: bool = False)
         print_settings_problems(box)
         if not (box.settings.get("mcpServers") or box.settings.pending):
             return []
-        from wieldy.mcp.prompts import list_prompts
+        from wieldy.mcp.resources import list_prompts
 
         servers = box.workspace.services.mcp_servers
         with show_waiting(servers, only or None):

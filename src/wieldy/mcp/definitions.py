@@ -19,7 +19,7 @@ from wieldy.core.schema.provider_dialects import OPENAI, adapt_schema
 from wieldy.core.schema.strict_json import TooDeep, is_too_deep
 from wieldy.core.state_dirs import config_home
 from wieldy.core.text import truncate
-from wieldy.mcp.json_records import JsonRecords
+from wieldy.files.writing.locked_update import JsonRecords
 
 # Beside each bound the largest value of the servers that the tests run, server-everything and server-filesystem.
 MAX_DESCRIPTION_CHARS = 4_000  # 457

@@ -21,9 +21,9 @@ from pydantic import BaseModel
 
 from wieldy.core.state_dirs import config_home
 from wieldy.core.threads import in_thread
+from wieldy.files.writing.locked_update import JsonRecords
 from wieldy.mcp.config import ServerConfig
 from wieldy.mcp.http import SIGN_IN, AddressCheck
-from wieldy.mcp.json_records import JsonRecords
 
 FILE_NAME = "mcp-tokens.json"
 SIGN_IN_SECONDS = 300.0

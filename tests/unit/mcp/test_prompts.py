@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wieldy.core.errors import ToolFailure
-from wieldy.mcp.prompts import ServerPrompt, list_prompts, parse_arguments, render_prompt
+from wieldy.mcp.resources import ServerPrompt, list_prompts, parse_arguments, render_prompt
 
 SERVER = Path(__file__).with_name("prompting_server.py")
 GREET = ServerPrompt("mcp__p__greet", "p", "greet", "Greet somebody.", ("name", "style"), ("name",))

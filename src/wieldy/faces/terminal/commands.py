@@ -308,7 +308,7 @@ def _diff_rows(name: str, before: bytes | None, after: bytes | None) -> list[Row
 
 @_command("/mcp", "list MCP servers and their prompts, or connect to one again", usage="[reconnect NAME]")
 async def _mcp(chat: Chat, rest: str) -> None:
-    from wieldy.mcp.prompts import list_prompts
+    from wieldy.mcp.resources import list_prompts
 
     servers = chat.session.box.workspace.services.mcp_servers
     verb, _, name = rest.partition(" ")

@@ -89,7 +89,7 @@ def _read(path: Path, name: str) -> CommandFile | None:
 
 async def list_named_prompts(chat: Chat) -> dict[str, str]:
     """Every name that `/name` sends, with what it is for."""
-    from wieldy.mcp.prompts import list_prompts
+    from wieldy.mcp.resources import list_prompts
 
     workspace = chat.session.box.workspace
     services = workspace.services
@@ -123,7 +123,7 @@ async def send_named_prompt(chat: Chat, name: str, arguments: str) -> bool:
 
 
 async def _send_mcp_prompt(chat: Chat, name: str, arguments: str, shown: str) -> bool:
-    from wieldy.mcp.prompts import list_prompts, render_prompt
+    from wieldy.mcp.resources import list_prompts, render_prompt
 
     servers = chat.session.box.workspace.services.mcp_servers
     await servers.wait_for_tool(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,33 @@ def update_json_object(path: Path, change: Callable[[dict[str, Any]], None]) -> 
         return json.dumps(records, indent=1, sort_keys=True).encode("utf-8") + b"\n"
 
     _update(path, update)
+
+
+class JsonRecords:
+    """A JSON file of nested objects: reads and merges those below a path of keys. All methods block on disk."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def read(self, *keys: str) -> dict[str, Any]:
+        """Return the object below these keys; empty where there is none."""
+        value: Any = read_json_object(self._file)
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value if isinstance(value, dict) else {}
+
+    def merge(self, values: Mapping[str, Any], *keys: str) -> None:
+        """Update the object below these keys, under a lock and atomically."""
+
+        def update(records: dict[str, Any]) -> None:
+            target = records
+            for key in keys:
+                if not isinstance(target.get(key), dict):
+                    target[key] = {}
+                target = target[key]
+            target.update(values)
+
+        update_json_object(self._file, update)
 
 
 def _parse(data: bytes) -> dict[str, Any]:
