@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -184,7 +184,8 @@ async def _prepare(args: Mapping[str, Any], ctx: ToolContext) -> Launch:
     snapshot = None
     if not args.get("run_in_background") and analysis.verdict != "read_only" and _undo_is_on(workspace):
         if not workspace.files.is_local:
-            notices.append(await _record_unwatched_backend(ctx))
+            place = f"on {workspace.files.place}"
+            notices.append(await _record_unwatched(ctx, f"commands change {place}", place))
         else:
             snapshot = await _take_snapshot(analysis, ctx)
     return Launch(command, ctx.cwd, analysis, confine, env, tuple(notices), reading, watch, snapshot)
@@ -220,7 +221,7 @@ async def _start_in_background(launch: Launch, ctx: ToolContext) -> Output:
     background = _background(workspace).adopt(shell, launch.command, watch=launch.watch)
     notices = list(launch.notices)
     if launch.analysis.verdict != "read_only" and _undo_is_on(workspace):
-        notices.append(await _record_background(ctx))
+        notices.append(await _record_unwatched(ctx, "it changes", "in the background"))
     return _started_output(background, notices)
 
 
@@ -314,24 +315,27 @@ def _result_output(
 
 
 def _moved_to_background(background: BackgroundShell, run: ForegroundRun) -> Output:
-    stdout = run.shell.capture.excerpt().text.rstrip("\n")
     note = (
         f"still running after {run.timeout:g} s; it continues in the background as {background.id}. "
         "Read on with BashOutput, end it with KillShell"
     )
-    text = "\n".join((stdout, *(f"[{notice}]" for notice in (*run.launch.notices, note)))).strip("\n")
-    data = {"output": stdout, "stdout": stdout, "stderr": None, "exitCode": None, "timedOut": True}
-    return Output(text, {**data, "backgroundTaskId": background.id, "pid": background.pid})
+    stdout = run.shell.capture.excerpt().text.rstrip("\n")
+    return _background_output(background, stdout, (*run.launch.notices, note), {"timedOut": True})
 
 
-def _started_output(background: BackgroundShell, notices: list[str]) -> Output:
-    text = (
-        f"Started in the background as {background.id}{f' (pid {background.pid})' if background.pid else ''}. "
-        "Read its output with BashOutput, end it with KillShell."
-    )
-    data: dict[str, Any] = {"output": "", "stdout": "", "stderr": None, "exitCode": None, "interrupted": False}
-    data |= {"notices": notices, "backgroundTaskId": background.id, "pid": background.pid}
-    return Output("\n".join((text, *(f"[{notice}]" for notice in notices))), data)
+def _started_output(background: BackgroundShell, notices: Sequence[str]) -> Output:
+    pid = f" (pid {background.pid})" if background.pid else ""
+    text = f"Started in the background as {background.id}{pid}. Read its output with BashOutput, end it with KillShell."
+    data = {"output": "", "stdout": "", "interrupted": False}
+    return _background_output(background, text, notices, data)
+
+
+def _background_output(
+    background: BackgroundShell, text: str, notices: Sequence[str], data: Mapping[str, Any]
+) -> Output:
+    shell = {"stderr": None, "exitCode": None, "backgroundTaskId": background.id, "pid": background.pid}
+    data = {"output": text, "stdout": text, "notices": list(notices), **shell, **data}
+    return Output("\n".join((text, *(f"[{notice}]" for notice in notices))).strip("\n"), data)
 
 
 def _background(workspace: Workspace) -> BackgroundShells:
@@ -565,25 +569,14 @@ async def _add_changes(output: Output, run: ForegroundRun, ctx: ToolContext) -> 
     return Output(content, data, output.is_error)
 
 
-async def _record_background(ctx: ToolContext) -> str:
-    """Record that undo does not cover a command in the background; returns a notice."""
-    await _record_unwatched(ctx, "changes of a command in the background are not watched")
-    return "undo does not cover what it changes"
-
-
-async def _record_unwatched_backend(ctx: ToolContext) -> str:
-    """Record that undo does not cover the commands of a backend; returns a notice."""
-    where = ctx.workspace.files.place
-    await _record_unwatched(ctx, f"changes of a command on {where} are not watched")
-    return f"undo does not cover what commands change on {where}"
-
-
-async def _record_unwatched(ctx: ToolContext, reason: str) -> None:
+async def _record_unwatched(ctx: ToolContext, what: str, where: str) -> str:
+    """Record that undo does not cover what a command changes; returns a notice."""
     from wieldy.files.journal.command_snapshots import record_unwatched
     from wieldy.files.journal.entries import Uncovered
 
-    uncovered = Uncovered(ctx.workspace.root, reason, False)
+    uncovered = Uncovered(ctx.workspace.root, f"changes of a command {where} are not watched", False)
     await record_unwatched(ctx.workspace, uncovered, call_id=ctx.call_id, tool="Bash", turn=ctx.message_id)
+    return f"undo does not cover what {what}"
 
 
 def _drop_redundant_cd(command: str, cwd: str) -> str:

@@ -120,6 +120,10 @@ def parse_definition(text: str, path: str, origin: Origin) -> AgentDefinition:
     for key in fields:
         if (meant := _misspelled(str(key))) is not None:
             raise FrontMatterError(2, f"there is no field `{key}`; did you mean `{meant}`?")
+    mode = _text(
+        fields, "permissionMode", ("",), re.compile("|".join(MODES)), f"must be one of {', '.join(sorted(MODES))}"
+    )
+    max_turns = _text(fields, "maxTurns", (), re.compile("0*[1-9][0-9]*"), "must be a whole number above 0")
     return AgentDefinition(
         name,
         " ".join(description.split()),
@@ -128,11 +132,11 @@ def parse_definition(text: str, path: str, origin: Origin) -> AgentDefinition:
         path,
         tools=_tools(fields.get("tools")),
         disallowed_tools=_names(fields.get("disallowedTools"), "disallowedTools"),
-        model=_model(fields.get("model")),
-        mode=_mode(fields.get("permissionMode")),
-        max_turns=_positive_int(fields.get("maxTurns")),
+        model=_text(fields, "model", ("", "inherit"), re.compile(".+"), "must be the name of a model"),
+        mode=None if mode == "auto" else mode,
+        max_turns=None if max_turns is None else int(max_turns[:9]),
         background=fields.get("background") is True,
-        isolation=_isolation(fields.get("isolation")),
+        isolation=_text(fields, "isolation", ("", "none"), re.compile("worktree"), f"must be `worktree`: {_COPY}"),
     )
 
 
@@ -158,37 +162,19 @@ def _names(value: Any, field: str) -> tuple[str, ...]:
     return names
 
 
-def _model(value: Any) -> str | None:
-    if value is None or value in ("", "inherit"):
+def _text(
+    fields: Mapping[str, Any], key: str, unset: Collection[str], allowed: re.Pattern[str], problem: str
+) -> str | None:
+    """The value of a field; None where it is missing or says that nothing is set."""
+    value = fields.get(key)
+    if value is None or (isinstance(value, str) and value in unset):
         return None
-    if not isinstance(value, str):
-        raise FrontMatterError(2, "`model` is no name of a model")
+    if not isinstance(value, str) or not allowed.fullmatch(value):
+        raise FrontMatterError(2, f"`{key}` {problem}")
     return value
 
 
-def _mode(value: Any) -> str | None:
-    if value is None or value == "":
-        return None
-    if value not in MODES:
-        raise FrontMatterError(2, f"`permissionMode` is none of {', '.join(sorted(MODES))}")
-    return None if value == "auto" else str(value)
-
-
-def _isolation(value: Any) -> str | None:
-    if value is None or value in ("", "none"):
-        return None
-    if value not in ISOLATIONS:
-        raise FrontMatterError(2, "`isolation` must be `worktree`: the agent works in a copy of the project")
-    return str(value)
-
-
-def _positive_int(value: Any) -> int | None:
-    if value is None:
-        return None
-    if not isinstance(value, str) or not value.isascii() or not value.isdigit() or int(value[:9]) < 1:
-        raise FrontMatterError(2, "`maxTurns` must be a whole number above 0")
-    return int(value[:9])
-
+_COPY = "the agent works in a copy of the project"
 
 _REPORT_PROMPT = (
     "You work for another agent, which sees nothing of your work but your last message. Make that message complete and "
