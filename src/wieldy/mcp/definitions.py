@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wieldy.core.schema.check import REFERENCE_KEYS, SchemaError, measure_schema
+from wieldy.core.schema.check import REFERENCE_KEYS, SchemaError, SchemaValidator, measure_schema
 from wieldy.core.schema.parameters import Parameters
 from wieldy.core.schema.provider_dialects import OPENAI, adapt_schema
 from wieldy.core.schema.strict_json import TooDeep, is_too_deep
@@ -27,6 +27,7 @@ MAX_TITLE_CHARS = 200  # 35
 MAX_FIELD_CHARS = 2_000  # of a description or title inside a schema: 161
 MAX_SCHEMA_CHARS = 32_000  # of the schema as it is shown: 678
 MAX_WISHED_CHARS = 8_000  # of descriptions and schemas of all tools that the server itself wants in every request: 925
+MAX_WRITTEN_PARTS = 20_000  # members and items in a schema as it is written: 60
 MAX_NODES = 20_000  # objects in a schema, each reference followed: 9
 MAX_DEPTH = 64  # levels of a schema, each reference followed: 6
 MAX_ALTERNATIVES = 1_000  # ends of all unions of a schema, each reference followed: none
@@ -146,10 +147,10 @@ def parse_input_schema(schema: Any) -> Parameters:
     kind = schema.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         raise InvalidDefinition(f"its input is of type {json.dumps(kind)}, but a tool takes an object")
-    parameters = Parameters.from_schema(schema)
     try:
         _require_small(schema)
-        parameters.compile()
+        parameters = Parameters.from_schema(schema)
+        SchemaValidator(schema).compile()  # and thrown away: most tools are never called
         parameters.schema = _shorten_texts(adapt_schema(schema, OPENAI))
     except (SchemaError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidDefinition(f"its input schema cannot be used: {error}") from None
@@ -171,8 +172,12 @@ def _require_small(schema: Mapping[str, Any]) -> None:
 def _require_followed_references(schema: Mapping[str, Any]) -> None:
     """Refuse references that a validator follows in a way that `measure_schema` does not: by names and addresses."""
     pending: list[Any] = [schema]
+    count = 0
     while pending:
         part = pending.pop()
+        count += len(part) if isinstance(part, Mapping | list) else 0
+        if count > MAX_WRITTEN_PARTS:
+            raise SchemaError(f"it has more than {MAX_WRITTEN_PARTS:,} parts")
         if isinstance(part, Mapping):
             if isinstance(part.get("$id"), str) and part is not schema:
                 raise SchemaError("it has an `$id` inside, and references that start there cannot be followed")

@@ -175,6 +175,9 @@ def test_a_tool_that_is_too_large_is_refused_and_its_servers_wish_counts_only_wh
     enum = {"type": "object", "properties": {"a": {"enum": [f"value{number}" for number in range(10_000)]}}}
     with pytest.raises(InvalidDefinition, match="at most 32,000 are sent"):
         parse_definition(tool(input_schema=enum))
+    enum = {"type": "object", "properties": {"a": {"enum": list(range(30_000))}}}
+    with pytest.raises(InvalidDefinition, match="more than 20,000 parts"):
+        parse_definition(tool(input_schema=enum))
 
 
 def test_the_wishes_of_a_server_count_only_as_far_as_they_are_small_altogether():
