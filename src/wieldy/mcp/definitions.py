@@ -32,6 +32,7 @@ MAX_NODES = 20_000  # objects in a schema, each reference followed: 9
 MAX_DEPTH = 64  # levels of a schema, each reference followed: 6
 MAX_ALTERNATIVES = 1_000  # ends of all unions of a schema, each reference followed: none
 MAX_RESULT_CHARS = 500_000
+MAX_ITEMS = 1_000  # tools, resources or prompts of a server: 14
 MAX_NAME_CHARS = 64
 MAX_KEY_CHARS = 30
 RESOURCE_TOOLS = {"ListMcpResources": "resources.list", "ReadMcpResource": "resources.read"}
@@ -226,7 +227,7 @@ def sanitize_result(result: Any) -> None:
     if not isinstance(result.get("tools"), list):
         return
     rejected: list[str] = []
-    result["tools"] = [entry for entry in result["tools"] if _sanitize_tool(entry, rejected)]
+    result["tools"] = [entry for entry in result["tools"][: MAX_ITEMS + 1] if _sanitize_tool(entry, rejected)]
     if rejected:
         result["_meta"] = {**_meta(result), REJECTED_KEY: rejected}
 

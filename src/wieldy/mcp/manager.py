@@ -23,13 +23,14 @@ from wieldy.core.workspace import Workspace
 from wieldy.mcp.config import PROJECT_VARIABLE, ServerConfig, parse_servers
 from wieldy.mcp.connection import Connection, ConnectionContext, ServerState, ServerStateChanged
 from wieldy.mcp.definitions import (
+    MAX_ITEMS,
     ToolPins,
     parse_definitions,
     server_keys,
     wire_names,
 )
 from wieldy.mcp.server_requests import SamplingHandler, ServerRequestHandler
-from wieldy.mcp.tools import MAX_ITEMS, ServerTool
+from wieldy.mcp.tools import ServerTool
 from wieldy.mcp.transport import McpRelay
 from wieldy.shell.running.guardian import Guardian
 
@@ -250,7 +251,7 @@ class McpServers:
         """Take over a server's tool list; unchanged tools stay the same objects."""
         server.quarantined = {}
         if len(listed) > MAX_ITEMS:
-            why = f"it lists {len(listed):,}, and the first {MAX_ITEMS:,} tools of a server are used"
+            why = f"it and those after it: the first {MAX_ITEMS:,} tools of a server are used"
             self._quarantine(server, listed[MAX_ITEMS].name, why)
         definitions, problems = await in_thread(parse_definitions, listed[:MAX_ITEMS])
         for own_name, why in problems.items():

@@ -22,9 +22,9 @@ from wieldy.core.tool import Output
 from wieldy.core.workspace import Workspace
 from wieldy.mcp.connection import Connection
 from wieldy.mcp.content import convert_parts, convert_resource
-from wieldy.mcp.definitions import MAX_FIELD_CHARS, MAX_TITLE_CHARS, resource_rule_name, wire_names
+from wieldy.mcp.definitions import MAX_FIELD_CHARS, MAX_ITEMS, MAX_TITLE_CHARS, resource_rule_name, wire_names
 from wieldy.mcp.manager import McpServers
-from wieldy.mcp.tools import MAX_ITEMS, list_all
+from wieldy.mcp.tools import list_all
 
 MAX_PAGES = 20
 MAX_UNQUOTED = 3  # times that a server may decode percent signs

@@ -13,14 +13,13 @@ from wieldy.core.logs import log
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Doubt, Output, Tool, ToolContext
 from wieldy.mcp.content import convert_result, is_short_text
-from wieldy.mcp.definitions import REJECTED_KEY, TASK_KEY, ToolDefinition
+from wieldy.mcp.definitions import MAX_ITEMS, REJECTED_KEY, TASK_KEY, ToolDefinition
 
 if TYPE_CHECKING:
     from wieldy.core.workspace import Workspace
     from wieldy.mcp.connection import Connection
 
 MAX_PAGES = 200
-MAX_ITEMS = 1_000  # tools, resources or prompts of a server; server-everything: 14
 LIST_SECONDS = 60.0
 CANCEL_SECONDS = 2.0
 TIMEOUT_SLACK_SECONDS = 5.0
