@@ -369,8 +369,12 @@ class ProtectedWatch:
         if before is not None and before.content is None:
             self._service.accept(path, now, None)  # told once
             return PutAside(path, change, why, problem="what it was before is too large to be kept")
+        parent = os.path.dirname(path)
         try:
-            descriptor = open_resolved_folder(os.path.dirname(path))
+            if before is not None and path not in self.before.git and not os.path.lexists(parent):
+                os.makedirs(parent)  # what the command put in its place has been put aside
+                now = None
+            descriptor = open_resolved_folder(parent)
         except (OSError, PathChanged) as error:
             return PutAside(path, change, why, problem=error.strerror or "its folder cannot be opened")
         try:

@@ -419,6 +419,18 @@ async def test_files_that_hooks_and_servers_name_are_not_changed(root, mechanism
         assert result.is_error
 
 
+async def test_a_link_in_place_of_their_folder_does_not_keep_them_away(root):
+    (root / ".vscode").mkdir()
+    (root / ".vscode/tasks.json").write_text("mine")
+    async with bypassing(root) as box:
+        await run_script(
+            box,
+            "os.rename('.vscode', 'moved'); os.symlink('moved', '.vscode'); open('moved/tasks.json', 'w').write('evil')",
+        )
+    assert not (root / ".vscode").is_symlink()
+    assert (root / ".vscode/tasks.json").read_text() == "mine"
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_a_module_beside_the_script_of_a_hook_is_put_aside(root, mechanism):
     (root / "tools").mkdir()
