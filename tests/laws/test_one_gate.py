@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from http.client import HTTPConnection
 from pathlib import Path
@@ -794,6 +795,7 @@ async def check_way(way: Way, table: Sequence[Call], place: Place, folder: Path,
     assert place.files() == reference.files
     assert place.hooks() == reference.hooks
     assert found == reference.changes
+    assert all(max(Counter(map(str, once)).values()) == 1 for once in (reference.hooks, reference.changes))
     assert (person.answers if person else []) == reference.answers
 
 
