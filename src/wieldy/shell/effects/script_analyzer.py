@@ -305,7 +305,9 @@ class ScriptAnalyzer:
         words = resolve_words(loop.words, state)
         if len(words) > MAX_LOOP_VALUES:
             return None
-        body_work = sum(NEW_COMMAND_WORK for _ in syntax.simple_commands(loop.body))
+        body_work = NEW_COMMAND_WORK * sum(
+            isinstance(one, syntax.SimpleCommand) for one in syntax.every_command(loop.body)
+        )
         if self._work + body_work * len(words) > MAX_UNROLLED_WORK:
             return None
         values: list[Word] = []

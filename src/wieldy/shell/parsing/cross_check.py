@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
@@ -22,9 +23,7 @@ def parsers_agree(text: str, script: syntax.ShellScript) -> bool:
 
 def outline(text: str, script: syntax.ShellScript) -> list[Entry]:
     """Every call with its words, every assignment and redirection of our parse, as sorted byte positions."""
-    collector = _OutlineCollector()
-    collector.script(script)
-    entries = collector.entries
+    entries = [entry for command in syntax.every_command(script) for entry in _entries(command)]
     if not text.isascii():
         offsets = [0, *accumulate(len(char.encode("utf-8", "surrogatepass")) for char in text)]
         last = len(text)
@@ -34,73 +33,18 @@ def outline(text: str, script: syntax.ShellScript) -> list[Entry]:
     return sorted(entries)
 
 
-class _OutlineCollector:
-    def __init__(self) -> None:
-        self.entries: list[Entry] = []
-
-    def script(self, script: syntax.ShellScript) -> None:
-        for chain in script.and_or_lists:
-            for _, pipeline in chain.links:
-                for stage in pipeline.stages:
-                    self._command(stage)
-
-    def _command(self, command: syntax.Command) -> None:
-        match command:
-            case syntax.SimpleCommand():
-                if command.words:
-                    self.entries.append(("call", tuple((word.start, word.end) for word in command.words)))
-                    self._words(command.words)
-                for assignment in command.assignments:
-                    self._assignment(assignment)
-                self._redirects(command.redirects)
-            case syntax.GroupCommand():
-                self.script(command.body)
-                self._redirects(command.redirects)
-            case syntax.BranchCommand():
-                for body in command.bodies:
-                    self.script(body)
-                self._words(command.words)
-                self._redirects(command.redirects)
-            case syntax.LoopCommand():
-                if command.condition:
-                    self.script(command.condition)
-                self.script(command.body)
-                self._words(command.words or ())
-                if command.header:
-                    self._pieces((command.header,))
-                self._redirects(command.redirects)
-            case syntax.FunctionDefinition(body=body) | syntax.Coprocess(body=body):
-                self._command(body)
-            case syntax.ConditionCommand():
-                self._words(command.words)
-                self._redirects(command.redirects)
-
-    def _assignment(self, assignment: syntax.Assignment) -> None:
-        self.entries.append(("assign", ((assignment.start, assignment.end),)))
-        self._words(assignment.all_words)
-
-    def _redirects(self, redirects: tuple[syntax.Redirect, ...]) -> None:
-        for redirect in redirects:
-            start, end = redirect.target.start, redirect.target.end
-            # Parsers differ in whether a here-document's end mark is part of it; where it starts is enough.
-            span = (start, start if redirect.operator in ("<<", "<<-") else end)
-            self.entries.append((redirect.operator, (span,)))
-            self._words((redirect.target,))
-
-    def _words(self, words: tuple[syntax.RawWord, ...]) -> None:
-        for word in words:
-            self._pieces(word.pieces)
-
-    def _pieces(self, pieces: tuple[syntax.Piece, ...]) -> None:
-        for piece in pieces:
-            if isinstance(piece, syntax.LiteralText):
-                continue
-            if isinstance(piece, syntax.Substitution):
-                self.script(piece.script)
-            elif isinstance(piece, syntax.Expansion):
-                self._pieces(piece.operand)
-            elif isinstance(piece, syntax.Arithmetic):
-                self._pieces(piece.inner)
+def _entries(command: syntax.Command) -> Iterator[Entry]:
+    if isinstance(command, syntax.FunctionDefinition | syntax.Coprocess):
+        return
+    if isinstance(command, syntax.SimpleCommand):
+        if command.words:
+            yield "call", tuple((word.start, word.end) for word in command.words)
+        for assignment in command.assignments:
+            yield "assign", ((assignment.start, assignment.end),)
+    for redirect in command.redirects:
+        start, end = redirect.target.start, redirect.target.end
+        # Parsers differ in whether a here-document's end mark is part of it; where it starts is enough.
+        yield redirect.operator, ((start, start if redirect.operator in ("<<", "<<-") else end),)
 
 
 def _node_types(text: str) -> frozenset[str]:

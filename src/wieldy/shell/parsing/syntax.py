@@ -190,23 +190,6 @@ Command: TypeAlias = (
 )
 
 
-def simple_commands(code: ShellScript | Command) -> Iterator[SimpleCommand]:
-    """Every simple command outside substitutions."""
-    match code:
-        case SimpleCommand():
-            yield code
-        case ShellScript():
-            for chain in code.and_or_lists:
-                for _, pipeline in chain.links:
-                    for stage in pipeline.stages:
-                        yield from simple_commands(stage)
-        case FunctionDefinition(body=body) | Coprocess(body=body):
-            yield from simple_commands(body)
-        case _:
-            for script in bodies_of(code):
-                yield from simple_commands(script)
-
-
 def every_command(code: ShellScript | Command) -> Iterator[Command]:
     """Every command at any depth, those in substitutions and in functions included."""
     if isinstance(code, ShellScript):
@@ -262,19 +245,11 @@ def bodies_of(command: Command) -> tuple[ShellScript, ...]:
 
 def substituted_scripts(pieces: tuple[Piece, ...]) -> Iterator[ShellScript]:
     """The scripts that run when these pieces are expanded, without those nested in them."""
-    for piece in pieces:
-        if isinstance(piece, Substitution):
-            yield piece.script
-        elif isinstance(piece, Expansion):
-            yield from substituted_scripts(piece.operand)
-        elif isinstance(piece, Arithmetic):
-            yield from substituted_scripts(piece.inner)
+    return (piece.script for piece in nested_pieces(pieces) if isinstance(piece, Substitution))
 
 
 def expansion_hazards(pieces: tuple[Piece, ...]) -> Iterator[str]:
     """How expanding these pieces could run code that is not written here."""
-    for piece in pieces:
-        if isinstance(piece, Expansion | Arithmetic):
-            if piece.hazard:
-                yield piece.hazard
-            yield from expansion_hazards(piece.operand if isinstance(piece, Expansion) else piece.inner)
+    return (
+        piece.hazard for piece in nested_pieces(pieces) if isinstance(piece, Expansion | Arithmetic) and piece.hazard
+    )

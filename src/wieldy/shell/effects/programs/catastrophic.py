@@ -17,7 +17,14 @@ from wieldy.shell.effects.programs.find import primaries_of, split_find_args
 from wieldy.shell.effects.programs.git import GitCall, split_git_args
 from wieldy.shell.effects.programs.spec import UnknownArguments, option_table, parse_args, word_set
 from wieldy.shell.effects.words import ShellState, Word, glob_regex
-from wieldy.shell.parsing.syntax import FunctionDefinition, Pipeline, ShellScript, bodies_of, simple_commands
+from wieldy.shell.parsing.syntax import (
+    FunctionDefinition,
+    Pipeline,
+    ShellScript,
+    SimpleCommand,
+    bodies_of,
+    every_command,
+)
 
 _DEVICE = re.compile(
     r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|md|dm-|loop|sr|mapper/|r?disk[/\d]|mem$|kmem$|port$).*|/proc/sysrq-trigger"
@@ -494,22 +501,9 @@ def _only_shows(args: tuple[Word, ...]) -> bool:
 
 def fork_bombs(script: ShellScript) -> list[Danger]:
     """The functions that call themselves in a pipe or in the background."""
-    names = [function.name for function in _functions(script) if _multiplies(function)]
+    functions = [each for each in every_command(script) if isinstance(each, FunctionDefinition)]
+    names = [each.name for each in functions if any(_forks(body, each.name) for body in bodies_of(each.body))]
     return [Danger("deny", f"the function `{name}` starts itself without end", f"{name}()") for name in names]
-
-
-def _functions(script: ShellScript) -> Iterator[FunctionDefinition]:
-    for chain in script.and_or_lists:
-        for _, pipeline in chain.links:
-            for stage in pipeline.stages:
-                if isinstance(stage, FunctionDefinition):
-                    yield stage
-                for body in bodies_of(stage):
-                    yield from _functions(body)
-
-
-def _multiplies(function: FunctionDefinition) -> bool:
-    return any(_forks(body, function.name) for body in bodies_of(function.body))
 
 
 def _forks(script: ShellScript, name: str) -> bool:
@@ -524,5 +518,7 @@ def _forks(script: ShellScript, name: str) -> bool:
 
 
 def _calls(pipeline: Pipeline, name: str) -> bool:
-    commands = (command for stage in pipeline.stages for command in simple_commands(stage))
-    return any(command.words and command.words[0].source == name for command in commands)
+    commands = (command for stage in pipeline.stages for command in every_command(stage))
+    return any(
+        isinstance(each, SimpleCommand) and [word.source for word in each.words[:1]] == [name] for each in commands
+    )
