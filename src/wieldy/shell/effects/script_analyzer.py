@@ -147,16 +147,6 @@ class WrapperContext(Struct, frozen=True):
 NO_WRAPPERS = WrapperContext()
 
 
-class CachedPart(Struct, frozen=True):
-    """A command that became one part and changed nothing else, and the surroundings in which it did."""
-
-    part: CommandPart
-    state: ShellState
-    piped: PipelineInput
-    context: WrapperContext
-    in_pipeline: bool
-
-
 class ScriptAnalyzer:
     """Collects the parts of a script and of everything nested in it.
 
@@ -176,7 +166,7 @@ class ScriptAnalyzer:
         self._context = NO_WRAPPERS
         self._pipeline_start: int | None = None
         self._running_functions: set[str] = set()
-        self._cache: dict[str, CachedPart] = {}
+        self._sources: set[str] = set()
         self._script = script
         self._constants: frozenset[str] | None = None
         self._names_on_disk = names_on_disk
@@ -370,20 +360,19 @@ class ScriptAnalyzer:
     # Simple commands
 
     def _follow_simple(self, command: syntax.SimpleCommand, state: ShellState, piped: PipelineInput) -> ExitStates:
-        cached = self._cached_part(command, state, piped)
-        self._work += REPEATED_COMMAND_WORK if cached else NEW_COMMAND_WORK
+        # The length of the text bounds how often a command can be repeated outside functions and loops.
+        is_cheap = command.source in self._sources and not (self._loops or self._running_functions)
+        self._sources.add(command.source)
+        self._work += REPEATED_COMMAND_WORK if is_cheap else NEW_COMMAND_WORK
         if self._work > MAX_WORK:
             raise syntax.TooComplex
-        if cached:
-            self.parts.append(cached)
-            return ExitStates(state, state)
-        before = len(self.parts), len(self.problems), len(self.scripts)
+        before = len(self.parts)
         words = resolve_words(command.words, state)
         words = (*words[:1], *(self._without_dashes(word, state) for word in words[1:]))
         name = words[0].text if words and words[0].kind == "literal" else ""
         after = self._analyze_simple(command, words, state, piped)
         # A wrapped command costs more than wrapper and command apart.
-        self._work += sum(2 * NEW_COMMAND_WORK * len(part.wrappers) for part in self.parts[before[0] :])
+        self._work += sum(2 * NEW_COMMAND_WORK * len(part.wrappers) for part in self.parts[before:])
         if name in self.functions:
             function = self.functions[name]
             after = _before_body(state, function.body)
@@ -393,24 +382,7 @@ class ScriptAnalyzer:
                 self._follow_function(function, state)
         elif name == ENDS_SHELL and self.parts[-1].known and not command.redirects and not command.assignments:
             return ExitStates(None, None)
-        elif after is state and before == (len(self.parts) - 1, len(self.problems), len(self.scripts)):
-            in_pipeline = self._pipeline_start is not None
-            self._cache[command.source] = CachedPart(self.parts[-1], state, piped, self._context, in_pipeline)
         return ExitStates(after, state if after.cwds != state.cwds else after)
-
-    def _cached_part(
-        self, command: syntax.SimpleCommand, state: ShellState, piped: PipelineInput
-    ) -> CommandPart | None:
-        """The part that the same command became before in the same surroundings."""
-        cached = self._cache.get(command.source)
-        if cached is None or cached.state is not state or cached.piped is not piped:
-            return None
-        if cached.context is not self._context:
-            return None
-        if not cached.part.known and (cached.in_pipeline or self._pipeline_start is not None):
-            # Another text may be piped into it this time.
-            return None
-        return cached.part
 
     def _analyze_simple(
         self, command: syntax.SimpleCommand, words: tuple[Word, ...], state: ShellState, piped: PipelineInput

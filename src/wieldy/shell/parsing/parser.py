@@ -77,7 +77,7 @@ def parse(text: str) -> ShellScript:
 
 
 class _WorkBudget:
-    """Counts the commands of a text, nested ones included. A repeated command is cheap: it is analyzed once."""
+    """Counts the commands of a text, nested ones included. A repeated command is cheap: its words are the same."""
 
     def __init__(self) -> None:
         self._work = 0
