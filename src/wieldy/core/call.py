@@ -79,7 +79,8 @@ class PlannedCall(Struct, frozen=True):
     """Canonical input with known effects, as in the folder `cwd`.
 
     `resolved_paths` maps each path to its realpath at that moment. `touches` is what decides about the order of calls: the
-    effects, the same for the realpaths, and whether the call depends on the folder.
+    effects, the same for the realpaths, and whether the call depends on the folder; `safe` overrides whether it may run beside
+    others.
     """
 
     call: ToolCall
@@ -91,6 +92,7 @@ class PlannedCall(Struct, frozen=True):
     resolved_paths: Mapping[str, str] = field(default_factory=dict)
     cwd: str = ""
     touches: Effects = ()
+    safe: bool | None = None
 
 
 class ClearedCall(Struct, frozen=True):

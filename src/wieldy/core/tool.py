@@ -217,7 +217,7 @@ class Tool:
         """Whether the tool can be offered and called now; a string says why not. May be async, if the answer takes time."""
         return True
 
-    @property
+    @cached_property
     def has_enabled_check(self) -> bool:
         """Whether the tool overrides `enabled`."""
         return type(self).enabled is not Tool.enabled

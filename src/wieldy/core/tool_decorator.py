@@ -139,6 +139,7 @@ class FunctionTool(Tool, Generic[P, R]):
         self.replay = declared.get("replay", Tool.replay)
         self.input_schema = declared.get("input_schema")
         self.has_check = "check" in declared
+        self.has_enabled_check = "enabled" in declared or type(self).enabled is not FunctionTool.enabled
         self.rechecks_on_run = declared.get("rechecks_on_run", False)
         self.uses_folder = declared.get("uses_folder", True)
         self.level = declared.get("level")
@@ -250,7 +251,9 @@ class FunctionTool(Tool, Generic[P, R]):
 
     def needs_permission(self, input: Mapping[str, Any], effects: Effects) -> bool:
         declared = _flag(self.declared.get("needs_permission"), input)
-        return super().needs_permission(input, effects) if declared is None else declared
+        if declared is None:
+            return not self.read_only or any(effect.opaque for effect in effects)
+        return declared
 
     def destructive(self, input: Mapping[str, Any]) -> bool:
         return bool(_flag(self.declared.get("destructive"), input))
@@ -258,10 +261,6 @@ class FunctionTool(Tool, Generic[P, R]):
     def enabled(self, workspace: Workspace) -> bool | str | Awaitable[bool | str]:
         declared = self.declared.get("enabled")
         return True if declared is None else cast("bool | str | Awaitable[bool | str]", declared(workspace))
-
-    @property
-    def has_enabled_check(self) -> bool:
-        return "enabled" in self.declared or type(self).enabled is not FunctionTool.enabled
 
     async def check(self, input: Mapping[str, Any], ctx: ToolContext) -> Doubt | None:
         declared = self.declared.get("check")

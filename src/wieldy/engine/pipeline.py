@@ -100,7 +100,7 @@ async def _take_through(
     is_available = require_available(tool, services.catalog, services.workspace, may_change=may_change)
     bound = bind(call, tool)
     plan = normalize(bound, services.workspace)
-    is_admitted = services.queue.claim(ticket, plan.touches, tool.concurrency_safe(plan.input))
+    is_admitted = services.queue.claim(ticket, plan.touches, plan.safe)
     if not is_admitted:
         plan = await _wait_for_admission(bound, plan, ticket, services)
     if not (is_available and is_admitted) and tool.has_enabled_check:
@@ -268,13 +268,14 @@ def normalize(bound: BoundCall, workspace: Workspace) -> PlannedCall:
         input = _make_paths_absolute(input, tool, workspace)
     args = bound.args if input is bound.input else _accept_canonical(tool, input)
     effects = tool.effects(input, workspace)
+    safe = tool.concurrency_safe(input)
     resolved = _resolve_paths(effects, workspace.files) if workspace.files.is_local else {}
     touches = effects
     if any(path != real for path, real in resolved.items()):
         touches = (*touches, *_by_realpath(effects, resolved))
     if tool.uses_folder or input is not bound.input:
         touches = (*touches, USES_FOLDER)
-    return PlannedCall(bound.call, tool, input, args, effects, bound.notes, resolved, workspace.cwd, touches)
+    return PlannedCall(bound.call, tool, input, args, effects, bound.notes, resolved, workspace.cwd, touches, safe)
 
 
 def _by_realpath(effects: Effects, resolved: Mapping[str, str]) -> Iterator[Effect]:
@@ -345,8 +346,7 @@ async def _wait_for_admission(
 
 
 async def _readmit(plan: PlannedCall, ticket: Ticket, services: CallServices) -> None:
-    safe = plan.tool.concurrency_safe(plan.input)
-    await services.queue.readmit(ticket, plan.touches, safe, services.abort)
+    await services.queue.readmit(ticket, plan.touches, plan.safe, services.abort)
 
 
 def _context(call: ToolCall, services: CallServices, turn: Turn | None) -> ToolContext:

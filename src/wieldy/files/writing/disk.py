@@ -8,6 +8,7 @@ import os
 import stat as st
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -369,7 +370,7 @@ class Target(Struct, frozen=True):
         return lock_names_of(self.real_path, self.stat)
 
 
-class FileWrite(Struct, frozen=True):
+class FileWrite(Struct, frozen=True, dict=True):
     """One planned file write. It names every temporary file in advance, so that recovery knows what to look for.
 
     `temp` holds the new content before the switch. `backup` is a second name of the old file while a batch is being
@@ -390,11 +391,11 @@ class FileWrite(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     version: str = ""
 
-    @property
+    @cached_property
     def folder(self) -> str:
         return split_path(self.real_path)[0]
 
-    @property
+    @cached_property
     def name(self) -> str:
         return split_path(self.real_path)[1]
 

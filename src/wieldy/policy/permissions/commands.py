@@ -162,9 +162,11 @@ class CommandPolicy:
                 rule = self._deny.for_mentioned_host(argument_texts(part, plain=True))
                 if rule is not None:
                     yield Finding(rule_reason(rule, "may forbid a host that it mentions", part.text, "ask"))
-            yield from _judge_unknown_writes(part, self._files)
-            yield from self._judge_linked(part, program, context)
-        for effect in (*part.effects, *_unnamed_writes(part, self._files)):
+            if not part.read_only:
+                yield from _judge_unknown_writes(part, self._files)
+                yield from self._judge_linked(part, program, context)
+        unnamed = () if part.read_only else _unnamed_writes(part, self._files)
+        for effect in (*part.effects, *unnamed):
             if isinstance(effect, (Reads, Writes)):
                 redirected = effect in part.redirects.effects
                 access = FileAccess(

@@ -94,8 +94,10 @@ class ShellSession:
         text = _encode(command)
         self._count += 1
         tag = f"{self.token}.{self._count}."
-        surrounding, self.hidden_variables = scrub_secrets(self.workspace.env, self.workspace.setting("bash.keepEnv"))
-        own = {name: str(value) for name, value in self.workspace.setting("env").items()}
+        setting = self.workspace.setting
+        kept, variables, separate = setting("bash.keepEnv"), setting("env"), setting("bash.separateStderr")
+        surrounding, self.hidden_variables = scrub_secrets(self.workspace.env, kept)
+        own = {name: str(value) for name, value in variables.items()}
         own |= extra_env or {}
         has_startup_file = not STARTUP_FILE_VARIABLES.isdisjoint(own) or not STARTUP_FILE_VARIABLES.isdisjoint(
             surrounding
@@ -125,7 +127,6 @@ class ShellSession:
         if confine:
             argv, env = confine(argv, env)
         self.guardian.ensure_running()  # before the command, so that no command can outlive us
-        separate = self.workspace.setting("bash.separateStderr")
         try:
             process, pipes = launch(argv, cwd=cwd, env=env, pipes=2 if separate else 1, start=start)
         except OSError as problem:

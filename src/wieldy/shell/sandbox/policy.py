@@ -174,8 +174,9 @@ def _without_credentials(git_config: str, folder: Path) -> str:
 def secret_paths(workspace: Workspace) -> tuple[str, ...]:
     """What commands must not read unless it was named and judged, whether it exists or not."""
     home = workspace.env.get("HOME") or os.path.expanduser("~")
-    allowed = _paths(workspace.setting("sandbox.allowRead"), home, workspace.root)
-    denied = _paths([*SECRET_PATHS, *workspace.setting("sandbox.denyRead")], home, workspace.root)
+    readable, unreadable = workspace.setting("sandbox.allowRead"), workspace.setting("sandbox.denyRead")
+    allowed = _paths(readable, home, workspace.root)
+    denied = _paths([*SECRET_PATHS, *unreadable], home, workspace.root)
     return tuple(path for path in denied if path not in allowed)
 
 
