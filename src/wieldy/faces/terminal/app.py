@@ -325,7 +325,7 @@ class InlineSession:
         if self._app.layout.is_searching:
             query = to_line(self._app.layout.current_buffer.text if self._app.layout.current_buffer else "", 200)
             rows.append((TextSpan(f"{INDENT}history search: ", "dim"), TextSpan(query)))
-        rows.append(status_row(self._chat.status(), self._hint(now), columns))
+        rows.append(status_row(self._chat.session, self._chat.status_command.line, self._hint(now), columns))
         return rows
 
     def _queue_rows(self, columns: int) -> list[Row]:

@@ -22,7 +22,7 @@ from wieldy.core.state_dirs import state_home
 from wieldy.core.text import plural
 from wieldy.core.threads import in_thread
 from wieldy.engine.workspace_services import HostServices
-from wieldy.faces.terminal.desktop import Status, StatusCommand, TurnNotifier
+from wieldy.faces.terminal.desktop import StatusCommand, TurnNotifier
 from wieldy.faces.terminal.questions import (
     Choice,
     Inquiry,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from wieldy.agent.loop import Prompt
     from wieldy.agent.session import Session
     from wieldy.core.outcome import ToolResult
+    from wieldy.policy.settings.offers import Offer
 
 NO_MODEL_NOTE = "There is no model to talk to; /model NAME sets one. /call and ! still run tools."
 NAMED_PROMPT_SECONDS = 30.0
@@ -278,23 +279,6 @@ class Chat:
         except SessionError:
             return False
 
-    def status(self) -> Status:
-        session = self.session
-        context = None
-        if self.has_model and session.conversation.tokens:
-            context = session.conversation.tokens / session.provider.context_window
-        shells = [
-            shell for shell in session.box.workspace.services.background_shells.all() if not shell.finished.done()
-        ]
-        return Status(
-            mode=session.box.policy.mode,
-            model=session.model_name.rpartition("/")[2] if self.has_model else "no model",
-            context=context,
-            cost=session.conversation.cost,
-            shells=len(shells),
-            line=self.status_command.line,
-        )
-
     # Inside
 
     def _create_session(self, resume: str | None, **more: Any) -> Session:
@@ -394,7 +378,6 @@ SET_UP_MODEL = """There is no model to talk to. /call and ! still run tools. To 
   a local server  WIELDY_MODEL=ollama/NAME wieldy  or --base-url URL
   neither         wieldy demo                      a recorded session"""
 OTHER_MODEL = "/model NAME chooses another model. /call and ! still run tools."
-YES_NO = ("yes", "no")
 
 
 def start_blocks(session: Session) -> list[Block]:
@@ -453,41 +436,22 @@ def _shorten_home(path: str) -> str:
 
 async def make_offers(chat: Chat) -> None:
     """Offer what the person has not decided yet: Claude Code's settings, the sandbox. A choice is kept."""
+    from wieldy.policy.settings.offers import claude_offer, sandbox_offer
+
+    box = chat.session.box
     try:
-        await _offer_claude_settings(chat)
-        await _offer_sandbox(chat)
+        await _make_offer(chat, claude_offer(box.settings, box.workspace.env))
+        await _make_offer(chat, await sandbox_offer(box.settings, box.workspace))
     except (WieldyError, OSError) as error:
         chat.say(str(error), "red")
 
 
-async def _offer_claude_settings(chat: Chat) -> None:
-    from wieldy.policy.settings.offers import claude_offer, store_claude_choice
-
-    settings = chat.session.box.settings
-    offer = claude_offer(settings)
-    if offer is None:
+async def _make_offer(chat: Chat, offer: Offer | None) -> None:
+    if offer is None or (choice := await chat.choose(offer.question, offer.lines, ("yes", "no"))) is None:
         return
-    choice = await chat.choose(offer.question, offer.lines, YES_NO)
-    if choice is not None:
-        file = await in_thread(store_claude_choice, str(settings.root), choice == 0, chat.session.box.workspace.env)
-        await chat.session.box.reload()
-        waiting = "; `wieldy permissions trust` lists what waits for your consent" if choice == 0 else ""
-        chat.say(f"kept in {_shorten_home(str(file))}{waiting}", "dim")
-
-
-async def _offer_sandbox(chat: Chat) -> None:
-    from wieldy.policy.settings.offers import sandbox_offer, store_sandbox_choice
-
-    box = chat.session.box
-    offer = await sandbox_offer(box.settings, box.workspace)
-    if offer is None:
-        return
-    choice = await chat.choose(offer.question, offer.lines, YES_NO)
-    if choice is not None:
-        file = await in_thread(store_sandbox_choice, choice == 0, box.workspace.env)
-        await box.reload()
-        now = "commands run in the sandbox without asking" if choice == 0 else "commands ask first"
-        chat.say(f"{now}; kept in {_shorten_home(str(file))}", "dim")
+    file = await in_thread(offer.store, choice == 0)
+    await chat.session.box.reload()
+    chat.say(offer.replies[choice].format(file=_shorten_home(str(file))), "dim")
 
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")

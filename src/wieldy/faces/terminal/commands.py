@@ -16,6 +16,7 @@ from wieldy.core.state_dirs import config_home, write_private
 from wieldy.core.text import nearest_name, plural, truncate_line, truncate_middle, without_reminders
 from wieldy.core.threads import in_thread
 from wieldy.faces.terminal.calls import parse_input, split_words
+from wieldy.faces.terminal.desktop import running_shells
 from wieldy.faces.terminal.named_prompts import list_named_prompts, send_named_prompt
 from wieldy.faces.terminal.text import Row, TextSpan
 from wieldy.faces.terminal.view_model import SpansBlock
@@ -353,7 +354,7 @@ async def _agents(chat: Chat, rest: str) -> None:
 @_command("/tasks", "list background shells and subagents; stop one", while_running=True)
 async def _tasks(chat: Chat, rest: str) -> None:
     services = chat.session.box.workspace.services
-    shells = [shell for shell in services.background_shells.all() if not shell.finished.done()]
+    shells = running_shells(chat.session)
     running = [subagent for subagent in services.subagent_registry.all() if subagent.running]
     names = [f"shell {shell.id}: {truncate_line(shell.command, 80)}" for shell in shells]
     names += [f"agent {subagent.id}: {truncate_line(subagent.task.title, 80)}" for subagent in running]

@@ -10,13 +10,12 @@ import re
 import shlex
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct
-
 from wieldy.core.console import BELL, TerminalCommand, notify, set_clipboard, through_tmux, write
+from wieldy.core.errors import SessionError
 from wieldy.core.events import Event, ModelAnswered, PermissionAsked, RunEnded, ToolEnded
 from wieldy.core.programs import own_program
 from wieldy.core.state_dirs import make_private_folder, state_home
@@ -26,6 +25,7 @@ from wieldy.faces.terminal.text import Row, TextSpan, clip_row, make_printable
 
 if TYPE_CHECKING:
     from wieldy.agent.session import Session
+    from wieldy.shell.running.background import BackgroundShell
 
 COPY_PROGRAMS = (
     ("WAYLAND_DISPLAY", ("wl-copy",)),
@@ -205,36 +205,35 @@ MAX_CHARS = 10_000
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
 
 
-class Status(Struct, frozen=True):
-    """What the status line says. `context` is the part of the window in use; `line` replaces everything but the mode."""
-
-    mode: str
-    model: str = ""
-    context: float | None = None
-    cost: float = 0.0
-    shells: int = 0
-    line: str = ""
-
-
-def status_row(status: Status, hint: str, width: int) -> Row:
-    """Lay out the status line; `hint` says which key matters now."""
-    spans: list[TextSpan] = [
-        TextSpan("  "),
-        TextSpan(MODE_LABELS.get(status.mode, status.mode), MODE_STYLES.get(status.mode, "dim")),
-    ]
-    if status.line:
-        parts = [make_printable(status.line).replace("\n", " ")]
-    else:
-        parts = [make_printable(status.model)] if status.model else []
-        if status.context is not None:
-            parts.append(f"{status.context * 100:.0f} % context")
-        if status.cost:
-            parts.append(f"${status.cost:.2f}" if status.cost >= 0.1 else f"${status.cost:.4f}")
-        if status.shells:
-            parts.append(plural(status.shells, "shell"))
-    parts += [hint] if hint else []
-    spans += [TextSpan(f" · {part}", "dim") for part in parts]
+def status_row(session: Session, line: str, hint: str, width: int) -> Row:
+    """Lay out the status line. `line` replaces everything but the mode; `hint` says which key matters now."""
+    mode = session.box.policy.mode
+    parts = [make_printable(line).replace("\n", " ")] if line else list(_describe_session(session))
+    spans = [TextSpan("  "), TextSpan(MODE_LABELS.get(mode, mode), MODE_STYLES.get(mode, "dim"))]
+    spans += [TextSpan(f" · {part}", "dim") for part in (*parts, *([hint] if hint else []))]
     return clip_row(tuple(spans), max(width - 1, 10))
+
+
+def _describe_session(session: Session) -> Iterator[str]:
+    """The model, the part of its context window in use, the cost, and what runs in the background."""
+    conversation = session.conversation
+    try:
+        window = session.provider.context_window
+    except SessionError:
+        yield "no model"
+    else:
+        yield make_printable(session.model_name.rpartition("/")[2])
+        if conversation.tokens:
+            yield f"{conversation.tokens / window * 100:.0f} % context"
+    if cost := conversation.cost:
+        yield f"${cost:.2f}" if cost >= 0.1 else f"${cost:.4f}"
+    if shells := running_shells(session):
+        yield plural(len(shells), "shell")
+
+
+def running_shells(session: Session) -> list[BackgroundShell]:
+    shells = session.box.workspace.services.background_shells.all()
+    return [shell for shell in shells if not shell.finished.done()]
 
 
 class StatusCommand:

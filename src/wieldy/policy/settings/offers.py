@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,18 +17,25 @@ from wieldy.policy.settings.store import local_file, set_value, user_file
 KEY = "compat.claude"
 
 
-class ClaudeOffer(Struct, frozen=True):
-    """`lines` report what is not used, `question` is for a yes or no; give the answer to `store_claude_choice`."""
+class Offer(Struct, frozen=True):
+    """`question` is for a yes or no, after `lines`; give the answer to `store`, then say one of `replies`, with its file."""
 
     lines: tuple[str, ...]
-    question: str = "Use these settings of Claude Code here, too?"
+    question: str
+    store: Callable[[bool], Path]
+    replies: tuple[str, str]
 
 
-def claude_offer(settings: Settings) -> ClaudeOffer | None:
+def claude_offer(settings: Settings, env: Mapping[str, str] = os.environ) -> Offer | None:
     """Return the offer; None where a choice was made before, or where these files hold nothing more."""
     if settings.origin(KEY) is not None or not settings.report:
         return None
-    return ClaudeOffer(tuple(map(str, settings.report)))
+    return Offer(
+        tuple(map(str, settings.report)),
+        "Use these settings of Claude Code here, too?",
+        partial(store_claude_choice, str(settings.root), env=env),
+        ("kept in {file}; `wieldy permissions trust` lists what waits for your consent", "kept in {file}"),
+    )
 
 
 def store_claude_choice(root: str, accepted: bool, env: Mapping[str, str] = os.environ) -> Path:
@@ -49,24 +57,23 @@ OFFER = (
     "wieldy still asks before destructive commands, writes to protected files and background commands.",
     "It asks before anything runs outside the sandbox. `sandbox.autoAllow` in your settings changes your mind.",
 )
-QUESTION = "Run commands in the sandbox without asking?"
 
 
-class SandboxOffer(Struct, frozen=True):
-    """`lines` say what agreeing means, `question` is for a yes or no; give the answer to `store_sandbox_choice`."""
-
-    lines: tuple[str, ...] = OFFER
-    question: str = QUESTION
-
-
-async def sandbox_offer(settings: Settings, workspace: Workspace) -> SandboxOffer | None:
+async def sandbox_offer(settings: Settings, workspace: Workspace) -> Offer | None:
     """Return the offer; None where a choice was made before, or where no sandbox was tried that holds.
 
     The trial starts a few processes, once in a workspace.
     """
     if settings.origin("sandbox.autoAllow") is not None or settings.get("sandbox.enabled"):
         return None
-    return SandboxOffer() if await workspace.services.sandbox.holds() else None
+    if not await workspace.services.sandbox.holds():
+        return None
+    return Offer(
+        OFFER,
+        "Run commands in the sandbox without asking?",
+        partial(store_sandbox_choice, env=workspace.env),
+        ("commands run in the sandbox without asking; kept in {file}", "commands ask first; kept in {file}"),
+    )
 
 
 def store_sandbox_choice(accepted: bool, env: Mapping[str, str] = os.environ) -> Path:
