@@ -55,7 +55,7 @@ class FailingView(ViewModel):
 
 def create_surface(chat: Chat) -> InlineSession:
     if FAULT == "block":
-        chat.show(SpansBlock(FailingRows()))
+        chat.view.show(SpansBlock(FailingRows()))
     elif FAULT == "frame":
         chat.view = FailingView(chat.session.box.catalog.find, chat.session.box.workspace.root)
     return InlineSession(chat)
