@@ -55,16 +55,20 @@ LOCK_FILES = 256
 
 
 class HeldLocks:
-    """Locks held until the end of a `with`. `acquired` is false where one was taken and not waited for."""
+    """Locks by name, kept as files in a folder and held until the end of a `with`.
+
+    They are taken in one order, so that two writers cannot deadlock. Spellings that differ in case or Unicode form share a
+    lock. `acquired` is false where one was taken and not waited for.
+    """
 
     __slots__ = ("_fds", "acquired")
 
-    def __init__(self, paths: Iterable[str] = (), *, wait: bool = True) -> None:
+    def __init__(self, folder: Path, names: Iterable[str], *, wait: bool = True) -> None:
         self.acquired = True
         self._fds: list[int] = []
         try:
-            for path in paths:
-                fd = open_lock_file(path)
+            for number in sorted({_lock_number(name) for name in names}):
+                fd = open_lock_file(f"{folder}/{number:02x}")
                 self._fds.append(fd)
                 fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -83,18 +87,6 @@ class HeldLocks:
     def _release(self) -> None:
         while self._fds:
             os.close(self._fds.pop())
-
-
-class FileLocks:
-    """Locks by name, kept as files in a folder. Spellings that differ in case or Unicode form share a lock."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = str(folder)
-
-    def hold(self, names: Iterable[str], *, wait: bool = True) -> HeldLocks:
-        """Hold the locks of all these names, taken in one order so that two writers cannot deadlock."""
-        numbers = sorted({_lock_number(name) for name in names})
-        return HeldLocks([f"{self._folder}/{number:02x}" for number in numbers], wait=wait)
 
 
 def _lock_number(name: str) -> int:
@@ -198,7 +190,7 @@ def compress_contents(database: str) -> None:
         store.compress_contents()
 
 
-def recover_pending(store: JournalStore, locks: FileLocks, writer: LocalWriter, notify: Callable[[str], None]) -> None:
+def recover_pending(store: JournalStore, locks: Path, writer: LocalWriter, notify: Callable[[str], None]) -> None:
     """Bring the files of each pending entry to all new or all old. Entries of living writers are left alone."""
     for entry in store.pending():
         try:
@@ -209,8 +201,8 @@ def recover_pending(store: JournalStore, locks: FileLocks, writer: LocalWriter, 
             notify(f"an interrupted edit {outcome}: {_file_names(entry)}")
 
 
-def _recover(entry: JournalEntry, store: JournalStore, locks: FileLocks, writer: LocalWriter) -> str | None:
-    with locks.hold(_lock_names(entry, writer), wait=False) as held:
+def _recover(entry: JournalEntry, store: JournalStore, locks: Path, writer: LocalWriter) -> str | None:
+    with HeldLocks(locks, _lock_names(entry, writer), wait=False) as held:
         if not held.acquired or not store.is_pending(entry.id):
             return None  # its writer lives, or has just finished
         state: EntryState
@@ -258,7 +250,7 @@ class Journal:
         self.required: bool = workspace.setting("journal.required")
         self.notices: deque[str] = deque(maxlen=100)
         self.store = JournalStore(journal_path(workspace), notify=self._notify)
-        self.locks = FileLocks(home / "locks")
+        self.locks = home / "locks"
         self._snapshots = snapshot_folder(workspace)
         self.retention = Retention(
             home / "journal",
@@ -301,11 +293,11 @@ class Journal:
     def hold_locks(self, names: Iterable[str], path: str) -> HeldLocks:
         """Lock files for writing. Continues without locks where none can be taken and the journal is not required."""
         try:
-            return self.locks.hold(names)
+            return HeldLocks(self.locks, names)
         except OSError as error:
             if self.enabled and self.required:
                 raise self._cannot_record(path, error) from error
-            return HeldLocks()
+            return HeldLocks(self.locks, ())
 
     def begin(
         self, writes: Sequence[FileWrite], origin: ChangeOrigin, nodes: Sequence[NodeChange] = ()

@@ -430,21 +430,21 @@ class JournalStore:
         return self.database.read(lambda db: _load(db, "state='pending'"))
 
     def is_pending(self, entry_id: int) -> bool:
-        return self.database.read_one("SELECT 1 FROM entries WHERE id=? AND state='pending'", entry_id) is not None
+        return self._has("id=? AND state='pending'", entry_id)
 
     def is_undecided(self, session: str, call: str) -> bool:
         """Whether a call has an entry that is neither done nor rolled back."""
-        if not self.database.exists:
-            return False
-        condition = "session=? AND call_id=? AND state IN ('pending', 'abandoned') LIMIT 1"
-        values = _to_column(session), _to_column(call)
-        return self.database.read_one(f"SELECT 1 FROM entries WHERE {condition}", *values) is not None
+        condition = "session=? AND call_id=? AND state IN ('pending', 'abandoned')"
+        return self._has(condition, _to_column(session), _to_column(call))
 
     def has_pending(self) -> bool:
         """Whether any entry is pending."""
+        return self._has("state='pending'")
+
+    def _has(self, condition: str, *values: object) -> bool:
         if not self.database.exists:
             return False
-        return self.database.read_one("SELECT 1 FROM entries WHERE state='pending' LIMIT 1") is not None
+        return self.database.read_one(f"SELECT 1 FROM entries WHERE {condition} LIMIT 1", *values) is not None
 
     def find(
         self,

@@ -283,12 +283,9 @@ class SnapshotComparison:
         if changed.now is None:
             self._changes.append(FileChange(changed.path, before, None, changed.path, changed.before.permissions))
             return
-        after = self._contents.read(changed.path, self._limits.changed_bytes)
-        if isinstance(after, str):
-            self._name(changed.path, after)
+        after = self._read(changed, self._limits.changed_bytes)
+        if after is None:
             return
-        if changed.folder is not None:
-            self._contents.keep_copy(changed.folder, changed.position, after)
         if after != before:
             in_place = changed.now.inode == changed.before.inode
             self._changes.append(FileChange(changed.path, before, after, changed.path, in_place=in_place))
@@ -298,15 +295,22 @@ class SnapshotComparison:
             self._name(changed.path, "its extended attributes may have changed", content=False, changed=False)
 
     def _add_created(self, created: _Changed) -> None:
-        after = self._contents.read(created.path, self._limits.file_bytes)
-        if isinstance(after, str):
-            self._name(created.path, after)
+        after = self._read(created, self._limits.file_bytes)
+        if after is None:
             return
-        if created.folder is not None:
-            self._contents.keep_copy(created.folder, created.position, after)
         assert created.now is not None
         mode = created.now.permissions
         self._changes.append(FileChange(created.path, None, after, created.path, mode))
+
+    def _read(self, changed: _Changed, limit: int) -> bytes | None:
+        """The content now, which is kept for the next snapshot; None for one that cannot be read, which is named."""
+        content = self._contents.read(changed.path, limit)
+        if isinstance(content, str):
+            self._name(changed.path, content)
+            return None
+        if changed.folder is not None:
+            self._contents.keep_copy(changed.folder, changed.position, content)
+        return content
 
     def _why_no_copy(self, changed: _Changed) -> str:
         assert changed.before is not None

@@ -17,7 +17,7 @@ from wieldy.core.events import Event, Notice
 from wieldy.core.workspace import Workspace
 from wieldy.files.apply_edit import write_changes
 from wieldy.files.journal.entries import ChangeOrigin, FileChange
-from wieldy.files.journal.journal import FileLocks, Journal, project_key
+from wieldy.files.journal.journal import HeldLocks, Journal, project_key
 from wieldy.files.writing.disk import LOCAL_DISK, Disk, WriteError
 
 EDIT = ChangeOrigin("s", "call", "Edit")
@@ -282,10 +282,10 @@ async def test_a_cancelled_write_is_settled_before_the_caller_goes_on(root: Path
 
 
 def test_spellings_of_one_name_share_a_lock(tmp_path: Path):
-    locks = FileLocks(tmp_path / "locks")
-    with locks.hold(["/p/Café"]) as held, locks.hold(["/P/CAFE\u0301"], wait=False) as second:
+    locks = tmp_path / "locks"
+    with HeldLocks(locks, ["/p/Café"]) as held, HeldLocks(locks, ["/P/CAFE\u0301"], wait=False) as second:
         assert held.acquired and not second.acquired
-    with locks.hold(["/p/café"], wait=False) as again:
+    with HeldLocks(locks, ["/p/café"], wait=False) as again:
         assert again.acquired
 
 
