@@ -523,6 +523,12 @@ async def _neutral_environment(analysis: Analysis, workspace: Workspace, *, is_c
         variables |= await in_thread(
             neutral_git_environment, *repositories, surrounding=workspace.env if on_host else {}, files=workspace.files
         )
+        if on_host and workspace.home and "GIT_CONFIG_GLOBAL" not in workspace.env:
+            from wieldy.shell.sandbox.policy import without_credentials
+
+            settings = os.path.join(workspace.home, ".gitconfig")
+            if copy := await in_thread(without_credentials, settings, workspace.session_dir):
+                variables["GIT_CONFIG_GLOBAL"] = copy
     return variables
 
 

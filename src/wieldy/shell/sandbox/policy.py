@@ -111,7 +111,7 @@ def policy_for(
     is_hidden = (
         os.path.isdir(real_home) and not is_shown and not any(_is_in(path, real_home) for path in SYSTEM_FOLDERS)
     )
-    git_config = _without_credentials(os.path.join(home, ".gitconfig"), workspace.session_dir) if is_hidden else ""
+    git_config = without_credentials(os.path.join(home, ".gitconfig"), workspace.session_dir) if is_hidden else ""
     return SandboxPolicy(
         writable=writable,
         protected=_existing(
@@ -150,7 +150,7 @@ def _shown_in_home(workspace: Workspace, home: str, real_home: str, *, has_git_c
 _CREDENTIAL = re.compile(r"extraheader|pass|token|secret|oauth|://[^/\s\"]*:[^/@\s\"]+@", re.IGNORECASE)
 
 
-def _without_credentials(git_config: str, folder: Path) -> str:
+def without_credentials(git_config: str, folder: Path) -> str:
     """The path of a copy of git's settings without credentials; empty where there are none in them."""
     try:
         lines = Path(git_config).read_text(errors="surrogateescape").splitlines(keepends=True)
@@ -165,6 +165,7 @@ def _without_credentials(git_config: str, folder: Path) -> str:
             in_secret_section = _CREDENTIAL.search(line) is not None
         if not in_secret_section and not _CREDENTIAL.search(line):
             kept.append(line)
+    make_private_folder(folder)
     copy = folder / "gitconfig"
     with open(copy, "w", errors="surrogateescape", opener=open_private) as file:
         file.writelines(kept)

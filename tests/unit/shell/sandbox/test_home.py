@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.unit.shell.sandbox.test_sandbox import either, needs_bubblewrap, place, ran
 
+from wieldy import Toolbox
 from wieldy.shell.sandbox.sandbox import find_blocked
 
 pytestmark = pytest.mark.asyncio
@@ -131,3 +132,18 @@ async def test_nothing_is_lost_in_a_folder_that_only_seems_to_be_home(tmp_path, 
     assert find_blocked(missing, code=1, home="/home/ann", roots=["/home/ann/p"]) is None
     assert "Documents" not in result.text
     assert not (home / "made").exists()
+
+
+async def test_git_shows_no_credentials_of_the_home_folder_outside_a_sandbox_either(tmp_path, home, monkeypatch):
+    (home / ".gitconfig").write_text(
+        '[user]\n\tname = Ann\n[http "https://x"]\n\textraheader = AUTHORIZATION: basic hidden\n'
+    )
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("GIT_CONFIG_GLOBAL", raising=False)
+    monkeypatch.setenv("WIELDY_HOME", str(tmp_path / "state"))
+    (tmp_path / "project").mkdir()
+    async with Toolbox(tmp_path / "project", settings={}) as box:
+        for command in ("git config --list", "git config --global --list", "git var -l"):
+            result = await box.call("Bash", command=command)
+            assert "user.name=Ann" in result.text, command
+            assert "hidden" not in result.text, command
