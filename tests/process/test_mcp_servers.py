@@ -68,10 +68,11 @@ def test_a_server_that_wants_a_sign_in_it_does_not_offer_is_said_in_a_line(wield
     with ThreadingHTTPServer(("127.0.0.1", 0), Closed) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         wieldy("mcp", "add", "shut", f"http://127.0.0.1:{server.server_port}/mcp")
-        listed = wieldy("mcp", "list")
+        listed, tried = wieldy("mcp", "list"), wieldy("mcp", "reconnect", "shut")
         server.shutdown()
-    assert "failed: it needs a sign-in" in listed.stdout
-    assert listed.stderr == ""
+    assert "needs approval: run `wieldy mcp reconnect shut` to sign in" in listed.stdout
+    assert "failed: it needs a sign-in" in tried.stdout and tried.returncode == 1
+    assert listed.stderr == tried.stderr == ""
 
 
 def test_a_tool_that_cannot_be_offered_is_named_with_the_reason(wieldy, tmp_path, line):
