@@ -129,6 +129,7 @@ class Connection:
         self._connect_timeout: asyncio.Timeout | None = None
         self._closing = False
         self._was_ready = False
+        self._why_lost = ""
         self._is_stale = False
         self._next_refresh = 0.0
         self._refresh_timer: asyncio.TimerHandle | None = None
@@ -260,6 +261,7 @@ class Connection:
                             raise ToolFailure(f"The answer of the MCP server {name} cannot be used: {why}") from None
                         why = str(error)
                     self._connection_lost(client, why)
+                    why = self._why_lost  # the transport may have said it before
                     if not retry:
                         break
         except TimeoutError:
@@ -447,9 +449,9 @@ class Connection:
 
     def _connection_lost(self, client: Any, why: str) -> None:
         if client is not None and client is self.client:
-            self.client = None
+            self.client, self._why_lost = None, why or "the connection was lost"
             self._settled.clear()
-            self._wakeups.put_nowait(why or "the connection was lost")
+            self._wakeups.put_nowait(self._why_lost)
 
     def _show_sign_in(self, url: str) -> None:
         """Show the address where a person signs in, and give them time."""

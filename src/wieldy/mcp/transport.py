@@ -65,6 +65,11 @@ async def open_relay(name: str, relay: McpRelay | None) -> AsyncIterator[Any]:
             response = {"error": {"code": INTERNAL_ERROR, "message": str(failure)}}
         if "id" in message:  # a notification has no response
             line = json.dumps({"jsonrpc": "2.0", **response, "id": message["id"]}).encode()
+            try:
+                MessageMeter().add(line)
+            except MessageTooLarge as error:
+                problem = {"code": INTERNAL_ERROR, "message": str(error)}
+                line = json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": problem}).encode()
             await responses.send(StdoutParser(name, OutputTail())(line))
 
     async def forward() -> None:

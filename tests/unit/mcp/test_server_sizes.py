@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
 import resource
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from wieldy.engine.workspace_services import HostServices
+from wieldy.mcp.config import KINDS
 from wieldy.mcp.transport import (
     MAX_MESSAGE_BYTES,
     MAX_MESSAGE_VALUES,
@@ -145,6 +148,89 @@ async def test_no_compression_is_asked_for_and_a_compressed_answer_is_read_all_t
     assert heads and all("accept-encoding: identity" in head for head in heads)
 
 
+def huge_answer(message: Mapping[str, Any]) -> dict[str, Any]:
+    """What a server answers: to a call, more values than it may."""
+    if message.get("method") == "tools/call":
+        result: Any = {"content": [], "structuredContent": {"a": [[]] * (2 * MAX_MESSAGE_VALUES)}}
+    elif (result := ANSWERS.get(message.get("method"))) is None:
+        return {"error": {"code": -32601, "message": "unknown"}}
+    return {"result": result}
+
+
+@asynccontextmanager
+async def http_kind(stage: Any) -> AsyncIterator[dict[str, Any]]:
+    async def answer(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], **huge_answer(message)}).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\n" + JSON + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+    async with server_that(answer) as url:
+        yield {"type": "http", "url": url}
+
+
+@asynccontextmanager
+async def sse_kind(stage: Any) -> AsyncIterator[dict[str, Any]]:
+    events: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            if head.startswith("get"):
+                events.append(writer)
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent: endpoint\ndata: /post\n\n"
+                )
+                return
+            lengths = [int(line.split(":")[1]) for line in head.split("\r\n") if line.startswith("content-length")]
+            message = json.loads(await reader.readexactly(lengths[0]))
+            writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            writer.close()
+            if "id" in message:
+                answer = json.dumps({"jsonrpc": "2.0", "id": message["id"], **huge_answer(message)})
+                events[-1].write(f"event: message\ndata: {answer}\n\n".encode())
+                await events[-1].drain()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield {"type": "sse", "url": f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/sse"}
+    finally:
+        for writer in events:
+            writer.close()
+        listening.close()
+
+
+@asynccontextmanager
+async def stdio_kind(stage: Any) -> AsyncIterator[dict[str, Any]]:
+    yield flood(stage, "values")
+
+
+@asynccontextmanager
+async def sdk_kind(stage: Any) -> AsyncIterator[dict[str, Any]]:
+    yield {"type": "sdk"}
+
+
+async def relay(server: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
+    return huge_answer(message)
+
+
+SERVERS_OF_KINDS = {"stdio": stdio_kind, "http": http_kind, "sse": sse_kind, "sdk": sdk_kind}
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS.values())))
+async def test_every_kind_of_server_is_bounded(stage, kind):
+    host = HostServices(mcp_relay=relay)
+    async with (
+        SERVERS_OF_KINDS[kind](stage) as entry,
+        asyncio.timeout(60),
+        stage.box(host=host, h={**entry, "timeout": 10_000}) as box,
+    ):
+        await box.connected()
+        tool = next(name for name in box.catalog if name.startswith("mcp__h__"))
+        result = await box.call(tool, {})
+        assert result.is_error and len(result.text) < 1_000
+        if kind != "sse":  # whose events the SDK bounds itself
+            assert f"more than {MAX_MESSAGE_VALUES:,} values" in result.text
+
+
 class Message:
     """A message as the SDK's streams carry it."""
 
@@ -219,6 +305,11 @@ for line in sys.stdin:
             part = {"type": "audio", "mimeType": "audio/wav", "data": "aGVsbG8="}
             text = {"type": "text", "text": ("data:image/x;base64," + "QUJD" * 60 + " ") * 500}
             say({"id": message["id"], "result": {"content": [part] * 3000 + [text]}})
+        case "tools/call" if mode == "values":
+            values = "[" + "[]," * 2_000_000 + "[]]"
+            result = '{"content": [], "structuredContent": {"a": ' + values + "}}"
+            sys.stdout.write('{"jsonrpc": "2.0", "id": ' + json.dumps(message["id"]) + ', "result": ' + result + "}\\n")
+            sys.stdout.flush()
         case "tools/call" if mode == "pings":
             for number in range(60_000):
                 say({"id": number, "method": "ping"})
