@@ -9,6 +9,7 @@ from typing import Literal
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.background import start_in_background
 
 from wieldy.core.threads import in_thread
 from wieldy.engine.workspace_services import open_workspace
@@ -88,7 +89,7 @@ async def _stop(command: str, folder: Path, delay: float, how: How) -> None:
             await asyncio.sleep(delay)
             assert (await stop_and_collect(shell, "timed out")).leftovers == ()
         else:
-            background = workspace.services.background_shells.start(command, cwd=workspace.cwd)
+            background = start_in_background(workspace, command)
             await asyncio.sleep(delay)
             if how == "kill":
                 await workspace.services.background_shells.kill(background.id)

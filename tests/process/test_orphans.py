@@ -26,7 +26,7 @@ from wieldy.shell.running.session import ShellSession
 
 async def main():
     workspace = open_workspace(sys.argv[1], session_dir=sys.argv[1] + "/session")
-    shells, session = workspace.services.background_shells, workspace.services.shells
+    session = workspace.services.shells
     for command in (
         "sleep 300",
         "trap '' TERM HUP INT; while :; do sleep 1; done",
@@ -35,7 +35,7 @@ async def main():
         "yes >/dev/null",
         "env -i sleep 300 & wait",
     ):
-        shells.start(command, cwd=workspace.cwd)
+        session.start(command, cwd=workspace.cwd)
     await asyncio.sleep(0.4)
     print(session.token, session.guardian.pid, flush=True)
     {ending}
@@ -129,7 +129,7 @@ def test_a_fork_of_wieldy_that_lives_on_does_not_fool_the_guardian(tmp_path):
 
 def test_a_guardian_that_was_killed_is_replaced_at_the_next_command(tmp_path):
     again = (
-        "os.kill(session.guardian.pid, 9); await asyncio.sleep(0.2); shells.start('sleep 300', cwd=workspace.cwd)\n"
+        "os.kill(session.guardian.pid, 9); await asyncio.sleep(0.2); session.start('sleep 300', cwd=workspace.cwd)\n"
         "    print(session.token, session.guardian.pid, flush=True)\n    " + STAY
     )
     worker = started(tmp_path, again)

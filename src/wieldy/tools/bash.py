@@ -245,16 +245,20 @@ async def _finish(run: ForegroundRun, workspace: Workspace) -> Output:
     from wieldy.shell.running.session import update_working_directory
     from wieldy.shell.running.shell import collect_result, stop_and_collect
 
-    shell = run.shell
+    shell, crowded = run.shell, []
     if shell.exit.done():
         result = await collect_result(shell)
-    elif workspace.setting("bash.backgroundOnTimeout"):
+    elif workspace.setting("bash.backgroundOnTimeout") and _background(workspace).has_room:
         return _moved_to_background(_adopt(run, workspace, shell.capture.total), run)
     else:
         result = await stop_and_collect(shell, "timed out")
+        if workspace.setting("bash.backgroundOnTimeout"):
+            crowded.append(
+                "it was not moved to the background, where as many shells run as `bash.maxBackground` allows"
+            )
     meaning = explain_exit_code(run.launch.command, result.code) if result.code is not None else None
     notices = [*run.launch.notices, *end_notes(result, meaning, run.timeout, run.launch.command)]
-    notices += limit_notes(shell, result)
+    notices += [*crowded, *limit_notes(shell, result)]
     if run.launch.confine:
         is_failure = meaning is None or meaning.is_error
         notices += _sandbox_notes(run.launch, result, workspace, is_answer=not is_failure and result.code != 0)

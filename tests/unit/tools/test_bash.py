@@ -152,6 +152,15 @@ async def test_time_that_runs_out_may_leave_the_command_in_the_background(open_b
 
 
 @pytest.mark.asyncio
+async def test_time_that_runs_out_ends_a_command_for_which_the_background_has_no_room(open_box):
+    async with open_box(bash={"backgroundOnTimeout": True, "maxBackground": 1}) as box:
+        first = await box.call("Bash", command="sleep 300", timeout=300)
+        second = await box.call("Bash", command="sleep 300", timeout=300)
+        assert first.data["backgroundTaskId"] and second.data["backgroundTaskId"] is None
+        assert second.is_error and "timed out" in second.text and "as many" in second.text
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize("variable", ["WIELDY_BASH_TIMEOUT_MS", "CLAUDE_BASH_TIMEOUT_MS"])
 async def test_the_users_own_limit_is_the_default(open_box, monkeypatch, variable):
     monkeypatch.setenv(variable, "300")

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from wieldy.core.errors import ToolFailure
 from wieldy.core.events import Notice
-from wieldy.core.programs import kill_process, own_python
+from wieldy.core.programs import own_python
 from wieldy.core.text import truncate_line
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
-from wieldy.shell.running.launch import Confinement
 from wieldy.shell.running.output import Whole
+from wieldy.shell.running.program_output import run_for_output
 from wieldy.shell.running.session import CLOSE_TIMEOUT, ShellSession
 from wieldy.shell.running.shell import Shell
 
@@ -110,23 +111,19 @@ class BackgroundShells:
         """Every remembered shell, oldest first."""
         return tuple(self._shells.values())
 
-    def start(
-        self,
-        command: str,
-        *,
-        cwd: str,
-        extra_env: Mapping[str, str] | None = None,
-        confine: Confinement | None = None,
-    ) -> BackgroundShell:
-        """Start a command in the background. Raises `ToolFailure` if too many run."""
-        self.require_room()
-        return self.adopt(self._session.start(command, cwd=cwd, extra_env=extra_env, confine=confine), command)
+    @property
+    def has_room(self) -> bool:
+        """Whether one more shell may run in the background."""
+        limit: int = self._workspace.setting("bash.maxBackground")
+        return len(self._running()) < limit
+
+    def _running(self) -> list[str]:
+        return [each.id for each in self._shells.values() if not each.finished.done()]
 
     def require_room(self) -> None:
         """Raise `ToolFailure` if too many shells run in the background."""
-        limit = self._workspace.setting("bash.maxBackground")
-        running = [each.id for each in self._shells.values() if not each.finished.done()]
-        if len(running) >= limit:
+        if not self.has_room:
+            running = self._running()
             raise ToolFailure(
                 f"{len(running)} background shells are running, which is the limit.",
                 f"End one with KillShell first: {', '.join(running)}.",
@@ -270,18 +267,11 @@ async def _match_in_child(pattern: str, lines: list[str]) -> list[int]:
     command = own_python(_FILTER_CODE, installed=False)
     if command is None:
         raise ToolFailure("This filter is too complex to be run safely here.", "Use one with at most one repetition.")
-    child = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    data = json.dumps([pattern, lines]).encode()
+    output = await run_for_output(
+        command, data, cwd=os.sep, env=os.environ, tag="WIELDY_FILTER", seconds=FILTER_TIMEOUT
     )
-    try:
-        output, _ = await asyncio.wait_for(child.communicate(json.dumps([pattern, lines]).encode()), FILTER_TIMEOUT)
-    except TimeoutError:
-        raise ToolFailure(
-            f"The filter did not finish within {FILTER_TIMEOUT:g} s.", "Send a simpler pattern."
-        ) from None
-    finally:
-        if child.returncode is None:
-            kill_process(child)
-            await child.wait()
-    indexes: list[int] = json.loads(output)
+    if output.exit_code != 0:
+        raise ToolFailure(f"The filter did not finish within {FILTER_TIMEOUT:g} s.", "Send a simpler pattern.")
+    indexes: list[int] = json.loads(output.stdout)
     return indexes

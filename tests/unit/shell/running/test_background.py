@@ -23,6 +23,7 @@ class Place:
 
     async def __aenter__(self) -> Place:
         self.shells = self.workspace.services.background_shells
+        self.session = self.workspace.services.shells
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -30,7 +31,8 @@ class Place:
         assert self.alive() == []
 
     def start(self, command: str) -> str:
-        return self.shells.start(command, cwd=self.workspace.cwd).id
+        self.shells.require_room()
+        return self.shells.adopt(self.session.start(command, cwd=self.workspace.cwd), command).id
 
     def alive(self) -> list[str]:
         return [process.name for process in members(ProcessTree(self.workspace.services.shells.token))]

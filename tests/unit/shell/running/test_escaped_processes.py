@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from tests.background import start_in_background
 
 from wieldy import Toolbox
 from wieldy.core.workspace import Workspace
@@ -169,8 +170,8 @@ async def test_it_is_ended_with_its_background_shell_and_another_shells_is_not(
     shells = workspace.services.background_shells
     (tmp_path / "other").mkdir()
     other = Escapee(tmp_path / "other")
-    first = shells.start("python3 daemon.py; sleep 300", cwd=workspace.cwd)
-    second = shells.start("cd other; python3 ../daemon.py; sleep 300", cwd=workspace.cwd)
+    first = start_in_background(workspace, "python3 daemon.py; sleep 300")
+    second = start_in_background(workspace, "cd other; python3 ../daemon.py; sleep 300")
     try:
         await escapee.out()
         await other.out()
@@ -187,7 +188,7 @@ async def test_it_is_ended_with_a_background_shell_that_was_over_long_before(
     workspace: Workspace, escapee: Escapee
 ) -> None:
     shells = workspace.services.background_shells
-    background = shells.start("python3 daemon.py", cwd=workspace.cwd)
+    background = start_in_background(workspace, "python3 daemon.py")
     await escapee.out()
     await asyncio.wait((background.finished,), timeout=10)
     assert (background.status, escapee.lives) == ("exited", True)
