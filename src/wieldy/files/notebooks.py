@@ -27,6 +27,10 @@ from wieldy.files.reading.read_file import OpenFile
 from wieldy.files.writing.disk import Target
 
 LARGEST_FILE = 256 << 20
+MAX_CONTAINERS = 250_000
+MAX_VALUES = 1_000_000
+"""A list or object takes a hundred bytes and more, another value some forty; plots hold their points as values. The 136
+notebooks of a published book had at most 583 and 3 324."""
 MAX_CHARS = 40_000
 MAX_OUTPUT_CHARS = 10_000
 MAX_CELL_OUTPUT_CHARS = 20_000
@@ -34,6 +38,7 @@ MAX_IMAGES = 10
 MAX_LISTED_CELLS = 200
 MAX_LISTED_IDS = 20
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_STRING_OR_VALUE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{,]', re.DOTALL)
 # Traces and progress bars contain terminal colors, which are of no use to a model.
 _COLORS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
@@ -90,6 +95,7 @@ class Notebook(Struct, frozen=True):
 
 def read_notebook(data: bytes, name: str) -> Notebook:
     """Parse a notebook; `name` is for error messages."""
+    _check_size(data, name)
     try:
         notebook = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -98,6 +104,22 @@ def read_notebook(data: bytes, name: str) -> Notebook:
     if cells is None:
         raise ToolFailure(f"{name} is no valid notebook: it holds no list of cells.")
     return Notebook(_language(notebook), tuple(_parse_cell(index, cell) for index, cell in enumerate(cells)))
+
+
+def _check_size(data: bytes, name: str) -> None:
+    """Raises `ToolFailure` for a notebook whose values would take far more memory than the file."""
+    containers, values = data.count(b"[") + data.count(b"{"), data.count(b",")
+    is_utf8 = b"\0" not in data  # else it is not known here what are strings
+    if is_utf8 and (containers > MAX_CONTAINERS or values > MAX_VALUES):
+        containers = values = 0
+        for token in _STRING_OR_VALUE.finditer(data):
+            mark = token[0][:1]
+            containers, values = containers + (mark in b"[{"), values + (mark == b",")
+            if containers > MAX_CONTAINERS or values > MAX_VALUES:
+                break
+    if containers > MAX_CONTAINERS or values > MAX_VALUES:
+        text = f"{name} holds more than {MAX_CONTAINERS:,} lists and objects, or {MAX_VALUES:,} values"
+        raise ToolFailure(f"{text}, so it is not read as a notebook.", "Read parts of it with jq or Grep.")
 
 
 def cell_label(index: int, cell: Mapping[str, Any]) -> str:
@@ -362,6 +384,7 @@ def parse_notebook(document: Document) -> EditableNotebook:
     """Parse a document as a notebook; raises `ToolFailure` for anything else."""
     if document.encoding.name != "utf-8":
         raise ToolFailure(f"The file is kept in {document.encoding.name}; a notebook is UTF-8.", "Convert it first.")
+    _check_size(document.data, "The file")
     text = document.codec.decode(document.data[document.body :])
     try:
         root = parse_json(text, depth=2).root

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from wieldy.policy.permissions.decide import Policy
     from wieldy.policy.settings.consent import ConsentItem, Trust
 
-MAX_PROJECT_RULES = 2_000
-"""Every rule costs each command some time: 80 000 of them took 18 s."""
 BEHAVIORS: tuple[Behavior, ...] = ("deny", "ask", "allow")
 LAYERS: tuple[Layer, ...] = ("managed", "code", "command line", "local", "project", "user")
 # The members of these are never merged: half of one server and half of another would be a third that no file holds.
@@ -428,14 +426,6 @@ def _parse_rules(
     """Yield the usable rules of a source; an allow rule that fails its own examples goes to `left_out`."""
     from wieldy.policy.permissions.explain import failed_examples
 
-    section = source.values.get("permissions")
-    count = sum(len(section.get(behavior, ())) for behavior in BEHAVIORS) if isinstance(section, Mapping) else 0
-    if source.from_project and count > MAX_PROJECT_RULES:
-        text = (
-            f"a project may bring {MAX_PROJECT_RULES} permission rules, and this file has {count}; none of them is used"
-        )
-        problems.append(SettingsProblem(text, source.file, fatal=True, lost=True))
-        return
     for behavior in BEHAVIORS:
         for value, origin in source.items(("permissions", behavior)):
             text, examples = (value, {}) if isinstance(value, str) else (value["rule"], value)

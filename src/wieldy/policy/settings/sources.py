@@ -27,6 +27,9 @@ PROJECT_MARKS = (FOLDER, CLAUDE_FOLDER, ".git")
 MCP_FILE = ".mcp.json"
 MANAGED_FILE = "managed-settings.json"
 
+MAX_PROJECT_VALUES = 2_000
+"""Of one section of a project's settings: each may cost every call a comparison (80 000 rules: 18 s) or a look at the disk."""
+
 
 class SettingsProblem(Struct, frozen=True):
     """Something a person should fix: one line, with its place.
@@ -167,7 +170,24 @@ def load_source(location: SettingsLocation) -> SettingsSource | None:
         return broken(error.message, error.line, error.column)
     if not isinstance(document.value, dict):
         return broken("settings must be an object: {…}", 1, 1)
-    return _make_source(location, document)
+    source = _make_source(location, document)
+    floods = [name for name, section in source.values.items() if is_of_project and _is_flood(section)]
+    if floods:
+        text = f"a project may give {MAX_PROJECT_VALUES} values in `{floods[0]}`, and there are more; nothing is used"
+        return replace(source, values={}, error=source.problem(text, (floods[0],), fatal=True))
+    return source
+
+
+def _is_flood(section: Any) -> bool:
+    """Whether a section has more values than a project may give."""
+    count, pending = 0, [section]
+    while pending and count <= MAX_PROJECT_VALUES:
+        value = pending.pop()
+        if isinstance(value, Mapping | list):
+            pending += value.values() if isinstance(value, Mapping) else value
+        else:
+            count += 1
+    return count > MAX_PROJECT_VALUES
 
 
 def _make_source(location: SettingsLocation, document: JsonDocument) -> SettingsSource:

@@ -406,11 +406,32 @@ def test_a_flood_of_names_or_mistakes_costs_no_time_and_loses_no_restriction(pro
 
 
 @pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("section", "value"),
+    [
+        ("mcpServers", {f"s{n}": {"command": "x"} for n in range(20_000)}),
+        ("permissions", {"additionalDirectories": [f"d{n}" for n in range(50_000)]}),
+        ("permissions", {"deny": [{"rule": "Bash(x)", "match": [f"x {n}" for n in range(20_000)]}]}),
+        ("sandbox", {"denyRead": [f"d{n}" for n in range(50_000)]}),
+        ("env", {f"A{n}": "x" for n in range(20_000)}),
+    ],
+)
+def test_no_section_of_a_project_has_values_without_bound(project, section, value) -> None:
+    project.write("project", {section: value})
+    settings = project.load()
+    assert f"may give 2000 values in `{section}`" in str(settings.errors[0])
+    assert settings.errors[0].fatal
+    project.write("user", {section: value})
+    project.write("project", {})
+    assert not any("may give" in str(error) for error in project.load().errors)
+
+
+@pytest.mark.timeout(20)
 @pytest.mark.parametrize("behavior", ["deny", "ask", "allow"])
 def test_a_project_with_too_many_rules_is_told_so_and_nothing_starts(project, behavior) -> None:
     project.write("project", {"permissions": {behavior: [f"Edit(/a{n})" for n in range(2_001)]}})
     settings = project.load()
-    assert "may bring 2000 permission rules, and this file has 2001" in str(settings.errors[0])
+    assert "may give 2000 values in `permissions`, and there are more" in str(settings.errors[0])
     with pytest.raises(SettingsError):
         settings.require_rules()
     project.write("project", {"permissions": {behavior: [f"Edit(/a{n})" for n in range(2_000)]}})
