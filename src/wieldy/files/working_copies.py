@@ -23,6 +23,7 @@ from wieldy.core.git import SourceError, read_git, run_git
 from wieldy.core.state_dirs import make_private_folder, state_home, user_home
 from wieldy.core.text import plural
 from wieldy.core.workspace import Workspace
+from wieldy.files.search.patterns import repository_of
 
 SMALL_TREE_BYTES = 50_000_000
 SMALL_TREE_FILES = 5_000
@@ -56,13 +57,18 @@ def walk_files(folder: str, *, exclude: Collection[str] = (), git: bool = False)
 
 def is_small(tree: Path, exclude: Collection[str] = ()) -> bool:
     """Whether a plain copy of a folder costs next to nothing."""
+    return not _exceeds(str(tree), exclude, SMALL_TREE_FILES, SMALL_TREE_BYTES)
+
+
+def _exceeds(folder: str, exclude: Collection[str], max_files: int, max_bytes: int) -> bool:
+    """Whether a folder with its repository has more files or bytes."""
     size = 0
-    for files, entry in enumerate(walk_files(str(tree), exclude=exclude, git=True), 1):
+    for count, entry in enumerate(walk_files(folder, exclude=exclude, git=True), 1):
         with contextlib.suppress(OSError):
             size += entry.stat(follow_symlinks=False).st_size
-        if files > SMALL_TREE_FILES or size > SMALL_TREE_BYTES:
-            return False
-    return True
+        if count > max_files or size > max_bytes:
+            return True
+    return False
 
 
 def copy_tree(source: str | Path, target: str | Path, copy_file: CopyFile, exclude: Collection[str] = ()) -> None:
@@ -461,8 +467,8 @@ def _make_copy(scratch: Path, live_top: str, commit: str, top: Path) -> None:
 
 def find_repository(root: str) -> tuple[str, str]:
     """The top of the repository that has files of a folder, and its commit; the folder itself and nothing without one."""
-    top = next((folder for folder in (root, *map(str, Path(root).parents)) if is_repository(folder)), None)
-    if top is None or (commit := read_git(["rev-parse", "--verify", "-q", "HEAD"], top)) is None:
+    top = repository_of(root)
+    if not top or (commit := read_git(["rev-parse", "--verify", "-q", "HEAD"], top)) is None:
         return root, ""
     if top != root and not read_git(["ls-files", "-z", "--", os.path.relpath(root, top)], top):
         return root, ""  # a folder that the repository around it does not know
@@ -503,12 +509,8 @@ def _bring_over(source: str, target: str) -> None:
 
 def _copy_folder(live: str, top: Path, scratch: Path) -> str:
     exclude = (os.path.realpath(scratch.parent),)
-    size = 0
-    for count, entry in enumerate(walk_files(live, exclude=exclude, git=True), 1):
-        with contextlib.suppress(OSError):
-            size += entry.stat(follow_symlinks=False).st_size
-        if count > MAX_COPY_FILES or size > MAX_COPY_BYTES:
-            raise IsolationError(f"{live} is no git repository, and too large to be copied")
+    if _exceeds(live, exclude, MAX_COPY_FILES, MAX_COPY_BYTES):
+        raise IsolationError(f"{live} is no git repository, and too large to be copied")
     copy_tree(live, top, clone_or_copy, exclude)
     return "all of its files"
 
@@ -531,7 +533,7 @@ def finish_working_tree(tree: WorkingTree, patch_folder: Path) -> CopyChanges:
 
 
 def remove_old_copies(folder: Path) -> None:
-    """Remove copies that nobody has used for a while. Blocking."""
+    """Remove copies that have not been used for a while. Blocking."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(folder):
             if entry.stat().st_mtime < time.time() - KEPT_DAYS * 86_400:
