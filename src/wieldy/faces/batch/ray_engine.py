@@ -97,22 +97,18 @@ class RayEngine:
         if ray.is_initialized():
             return
         # Ray imports from the working directory, in its own processes and in the actors.
-        with contextlib.chdir(os.sep):
-            self._initialize(ray)
-
-    def _initialize(self, ray: Any) -> None:
         options: dict[str, Any] = {"logging_level": "error", "log_to_driver": False, "configure_logging": False}
-        if self._address:
-            ray.init(address=self._address, **options)
-        else:
-            ray.init(address="local", include_dashboard=False, **options)
+        with contextlib.chdir(os.sep):
+            if self._address:
+                ray.init(address=self._address, **options)
+            else:
+                ray.init(address="local", include_dashboard=False, **options)
         self._owns_cluster = True
 
     def _make_actor(self, ray: Any) -> ActorHandle:
         # The environment is an argument, because Ray would show the variables of a runtime environment.
         arguments = (self._gate_name, self._work, str(self._token), model_environment(os.environ))
-        actor = _worker_actor(ray).remote(*arguments)
-        return ActorHandle(actor)
+        return ActorHandle(_worker_actor(ray).remote(*arguments))
 
     async def run(self, job: Job, report: Report, *, alone: bool) -> AttemptResult:
         import ray
@@ -212,7 +208,7 @@ class ActorHandle:
 
 
 class ClusterGate:
-    """The rate gate of the run, which is an actor, seen from a worker."""
+    """The rate limiter of the run, which is one actor for all workers, seen from a worker."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -234,20 +230,7 @@ class ClusterGate:
                 await asyncio.sleep(0.5)
 
     def report(self, key: str, report: RateReport) -> None:
-        self._actor.report.remote(key, report.limited, report.retry_after)
-
-
-class ClusterGateActor:
-    """The rate gate of the run: one for all workers."""
-
-    def __init__(self, caps: Mapping[str, float]) -> None:
-        self._limiter = RateLimiter(caps)
-
-    async def acquire(self, key: str) -> None:
-        await self._limiter.acquire(key)
-
-    async def report(self, key: str, limited: bool, retry_after: float | None) -> None:
-        self._limiter.report(key, RateReport(limited, retry_after))
+        self._actor.report.remote(key, report)
 
 
 class ClusterWorker:
@@ -301,7 +284,7 @@ def _worker_actor(ray: Any) -> Any:
 
 
 def _rate_actor(ray: Any) -> Any:
-    return ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=0, max_concurrency=100_000)(ClusterGateActor)
+    return ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=0, max_concurrency=100_000)(RateLimiter)
 
 
 def pack(folder: Path) -> bytes:
