@@ -43,7 +43,7 @@ EXAMPLES = """examples:
   wieldy batch report runs/first                                 a table, and report.html with plots
 
 A task is one JSON object a line: {"id": "a", "prompt": "fix the test", "root": "project", "check": "pytest -q"}
-exit codes: 0 every task has a result, 1 some have none yet, 2 usage, 130 interrupted (143 by SIGTERM)"""
+exit codes: 0 every task has a result, 1 some have none yet, 2 usage, 130 interrupted (143 by SIGTERM, 129 by SIGHUP)"""
 
 
 def main(command: str, argv: list[str]) -> int:
