@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -17,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from wieldy.core.errors import ToolFailure
 from wieldy.mcp.config import ServerConfig
 from wieldy.mcp.transport import MAX_MESSAGE_BYTES, MessageMeter, MessageTooLarge
-from wieldy.web.address_policy import AddressPolicy
+from wieldy.web.address_policy import LOOPBACK_NAMES, AddressPolicy, is_loopback
 from wieldy.web.fetch import content_decoder
 from wieldy.web.http import proxy_for
 from wieldy.web.url import InvalidUrl, parse_url
@@ -26,7 +25,6 @@ CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 3600.0
 SIGN_IN = "wieldy.sign_in"
 """The extension of a request that belongs to a sign-in; after the check it holds the URL that was requested."""
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
@@ -136,11 +134,3 @@ class AddressCheck:
         url = response.request.extensions.get(SIGN_IN)
         if isinstance(url, httpx2.URL):
             response.request.url = url
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name in a URL means this machine, whatever a resolver says."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -27,6 +27,7 @@ INTERNAL_NAMES = ("localhost", "local", "internal", "localdomain", "metadata")
 ALLOWED_BY_NAME = frozenset({"loopback", "private"})
 
 
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 LOOKUP_SECONDS_BEFORE_PROXY = 2.0
 
 
@@ -115,6 +116,11 @@ def non_public_kind(text: str) -> str | None:
         if address.is_site_local:
             return "private"
     return _kind(address)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host means this machine, whatever a resolver says."""
+    return host == "localhost" or non_public_kind(host) == "loopback"
 
 
 def _kind(address: IPAddress) -> str | None:

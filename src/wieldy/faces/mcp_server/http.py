@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 import json
 import os
 import secrets
@@ -31,6 +30,7 @@ from wieldy.core.errors import SessionError
 from wieldy.core.logs import log
 from wieldy.faces.mcp_server.elicitation import Context
 from wieldy.faces.mcp_server.server import MAX_CALLS, ClientSession, MakeToolbox, RequestHandlers
+from wieldy.web.address_policy import LOOPBACK_NAMES, is_loopback
 
 MAX_EVENTS = 512
 MAX_CHARS = 8 << 20
@@ -264,7 +264,6 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PATH = "/mcp"
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 MAX_BODY_BYTES = 128 * 1024 * 1024
 MIN_TOKEN_CHARS = 16
 SHUTDOWN_SECONDS = 2
@@ -284,10 +283,7 @@ class Address(Struct, frozen=True):
 
     @property
     def is_loopback(self) -> bool:
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return is_loopback(self.host)
 
     @property
     def is_wildcard(self) -> bool:
