@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,21 @@ async def test_a_script_changed_during_a_session_does_not_run_and_the_call_says_
     consent(project)
     assert (await box.call("say", text="x")).text == "said x"
     assert (tmp_path / "changed").exists()
+
+
+@pytest.mark.parametrize("user", [False, True], ids=["project", "user"])
+async def test_a_module_planted_beside_the_script_of_a_hook_does_not_run(project, open_box, tmp_path, user):
+    mark = tmp_path / "ran"
+    (project / "tools").mkdir()
+    (project / "tools/hook.py").write_text("import json\n")
+    write(project, hooked(f"{sys.executable} tools/hook.py"), user=user)
+    consent(project)
+    box = open_box()
+    assert (await box.call("say", text="a")).text == "said a"
+    (project / "tools/json.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    result = await box.call("say", text="a")
+    assert not mark.exists()
+    assert "tools/json.py" in result.text and "consent" in result.text
 
 
 async def test_a_script_changed_between_two_sessions_asks_again(project, open_box, tmp_path):
