@@ -306,7 +306,7 @@ async def test_so_many_calls_of_all_clients_run_side_by_side(tmp_path: Path, era
         clients = [await stack.enter_async_context(Client(server.url, mode=era, client_info=each)) for each in info]
         calls = [asyncio.ensure_future(client.call_tool("hold", {})) for client in clients for _ in range(20)]
         await asyncio.wait_for(enough.wait(), 30)
-        await asyncio.sleep(0.2)
+        await asyncio.gather(*(client.list_tools() for client in clients))  # the server has read all calls
         assert most == MAX_CALLS
         go_on.set()
         assert {text(result) for result in await asyncio.gather(*calls)} == {"held"}

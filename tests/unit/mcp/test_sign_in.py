@@ -22,6 +22,7 @@ class Listener:
     def __init__(self, leads_to: str = "") -> None:
         self.leads_to = leads_to
         self.base = ""
+        self.endpoints: dict[str, str] = {}
         self.requests: list[str] = []
         self.bodies: list[str] = []
 
@@ -50,6 +51,7 @@ class Listener:
                 f"{key if key != 'authorize' else 'authorization'}_endpoint": url for key, url in endpoints.items()
             }
             named["registration_endpoint"] = named.pop("register_endpoint")
+            named |= self.endpoints
             return 200, {"issuer": issuer, "response_types_supported": ["code"], **named}
         if "/register" in path:
             return 201, {"client_id": "made", "redirect_uris": ["http://127.0.0.1:1/callback"]}
@@ -94,6 +96,20 @@ async def test_a_sign_in_is_not_led_to_other_hosts_inside_or_without_https(stage
         await connection.wait_settled()
         assert connection.state.name == "failed" and f"{host}:1 without https" in connection.state.why
         assert "POST /register" not in server.requests
+
+
+@pytest.mark.parametrize("endpoint", ["registration_endpoint", "authorization_endpoint"])
+@pytest.mark.parametrize("place", ["http://10.0.0.1/x", "https://169.254.169.254/x", "http://public.test/x"])
+async def test_no_endpoint_of_a_sign_in_leads_elsewhere(stage, endpoint, place):
+    server = Listener()
+    server.endpoints = {endpoint: place}
+    async with listening(server) as url, asyncio.timeout(60), stage.box(p={"type": "http", "url": url}) as box:
+        await box.connected()
+        connection = box.workspace.services.mcp_servers.connections["p"]
+        connection.reconnect(sign_in=True)
+        await connection.wait_settled()
+        assert connection.state.name == "failed", connection.state
+        assert "without https" in connection.state.why or "is not allowed" in connection.state.why
 
 
 async def test_a_secret_needs_an_issuer_and_goes_nowhere_else(stage):
