@@ -170,7 +170,7 @@ def test_transient_failures_are_tried_again_and_each_try_has_its_line(batch):
     assert [(result.attempt, result.error_class) for result in batch.results()] == [(1, "protocol"), (2, "protocol")]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_ends_everything_and_the_same_command_goes_on(batch, number):
     batch.write_tasks(4, model=batch.noting_script(2, pause=0.2))
     slow = batch.script("slow", [{"call": "Bash", "input": {"command": "echo begun >> $LEDGER; sleep 60"}}])
