@@ -395,7 +395,6 @@ class PermissionTool:
 
 
 OpenSession: TypeAlias = "Callable[[ControlHost], Session]"
-Handler: TypeAlias = "Callable[[ControlProtocol, Session, Fields], Awaitable[Fields]]"
 
 SERVER_WAIT_SECONDS = 30.0
 # A prompt runs after those that were sent before it.
@@ -527,10 +526,10 @@ class ControlProtocol:
         id, request = message.get("request_id"), message["request"]
         try:
             session = await asyncio.shield(self._session)
-            handler = _HANDLERS.get(str(request.get("subtype")))
+            handler = getattr(self, f"_on_{request.get('subtype')}", None)
             if handler is None:
                 raise ControlFailure(f"wieldy knows no control request `{request.get('subtype')}`")
-            self._channel.respond(id, await handler(self, session, request))
+            self._channel.respond(id, await handler(session, request))
         except WieldyError as error:
             self._channel.respond_error(id, str(error))
         except Exception as error:  # a host must not wait for ever because of a mistake of ours
@@ -569,6 +568,96 @@ class ControlProtocol:
             )
         self._state = state
 
+    # The requests of a host, by their names
+
+    async def _on_initialize(self, session: Session, request: Fields) -> Fields:
+        raise ControlFailure("the session has begun; `initialize` comes first, and once")
+
+    async def _on_interrupt(self, session: Session, request: Fields) -> Fields:
+        if session.running:
+            session.abort("interrupted by the user")
+        return {}
+
+    async def _on_set_permission_mode(self, session: Session, request: Fields) -> Fields:
+        return {"mode": set_mode(session, str(request.get("mode")))}
+
+    async def _on_set_model(self, session: Session, request: Fields) -> Fields:
+        model = request.get("model")
+        session.set_model(None if model in (None, "default") else str(model))
+        return {"model": session.model_name}
+
+    async def _on_get_context_usage(self, session: Session, request: Fields) -> Fields:
+        """Estimate the tokens of system prompt, tools and messages; the total is the provider's count where there is one."""
+        provider, conversation = session.provider, session.conversation
+        offering = await session.box.offering(provider.context_window)
+        system = sum(map(len, session.system_prompt)) // CHARS_PER_TOKEN
+        own = [tool for tool in offering.tools if not is_mcp_tool(tool)]
+        servers = [tool for tool in offering.tools if is_mcp_tool(tool)]
+        tools, mcp_tools = sum(map(estimate_tokens, own)), sum(map(estimate_tokens, servers))
+        messages = sum(len(str(message.content)) for message in conversation.messages) // CHARS_PER_TOKEN
+        if conversation.tokens:
+            messages = max(conversation.tokens - system - tools - mcp_tools, 0)
+        total, window = system + tools + mcp_tools + messages, provider.context_window
+        counts = {"System prompt": system, "System tools": tools, "MCP tools": mcp_tools, "Messages": messages}
+        categories = [{"name": name, "tokens": tokens, "color": ""} for name, tokens in counts.items() if tokens]
+        return {
+            "categories": [*categories, {"name": "Free space", "tokens": max(window - total, 0), "color": ""}],
+            "totalTokens": total,
+            "maxTokens": window,
+            "rawMaxTokens": window,
+            "percentage": round(100 * total / window, 1),
+            "model": provider.model,
+            "isAutoCompactEnabled": True,
+            "autoCompactThreshold": int(COMPACT_AT * window),
+            "memoryFiles": [],
+            "mcpTools": [_tool(tool, "serverName", tool.name.split("__")[1]) for tool in servers],
+            "systemTools": [_tool(tool) for tool in own],
+            "agents": [],
+            "gridRows": [],
+        }
+
+    async def _on_rewind_files(self, session: Session, request: Fields) -> Fields:
+        """Bring files back to their state before a prompt; the conversation stays."""
+        number = self.prompt_numbers.get(str(request.get("user_message_id")))
+        if number is None:
+            raise ControlFailure("no prompt of this connection has that id; send prompts with a `uuid`")
+        result = await session.rewind.restore(number, conversation=False)
+        return {
+            "canRewind": True,
+            "filesChanged": [] if result.files is None else [file.path for file in result.files.files],
+        }
+
+    async def _on_stop_task(self, session: Session, request: Fields) -> Fields:
+        """End a subagent or a background shell."""
+        id, services = str(request.get("task_id")), session.box.workspace.services
+        if (agent := services.subagent_registry.find(id)) is not None:
+            await agent.stop("stopped by the user")
+        else:
+            await services.background_shells.kill(id)
+        return {}
+
+    async def _on_mcp_status(self, session: Session, request: Fields) -> Fields:
+        servers = _servers(session)
+        return {"mcpServers": [_server_status(servers, name) for name in servers.states()] if servers else []}
+
+    async def _on_mcp_reconnect(self, session: Session, request: Fields) -> Fields:
+        connection = _connection(session, request)
+        connection.reconnect(sign_in=True)
+        await connection.wait_settled()
+        if connection.state.name == "failed":
+            raise ControlFailure(f"the MCP server {connection.config.name} is not available: {connection.state.why}")
+        return {}
+
+    async def _on_mcp_toggle(self, session: Session, request: Fields) -> Fields:
+        name, servers = str(request.get("serverName")), _servers(session)
+        try:
+            if servers is None:
+                raise KeyError(name)
+            servers.enable(name, request.get("enabled") is True)
+        except KeyError:
+            raise ControlFailure(f"there is no MCP server `{name}`") from None
+        return {}
+
 
 def _parse(line: bytes) -> dict[str, Any]:
     try:
@@ -603,77 +692,6 @@ def _describe(session: Session, host: ControlHost) -> dict[str, Any]:
     }
 
 
-async def _initialize(protocol: ControlProtocol, session: Session, request: Fields) -> Fields:
-    raise ControlFailure("the session has begun; `initialize` comes first, and once")
-
-
-async def _interrupt(protocol: ControlProtocol, session: Session, request: Fields) -> Fields:
-    if session.running:
-        session.abort("interrupted by the user")
-    return {}
-
-
-async def _set_permission_mode(protocol: ControlProtocol, session: Session, request: Fields) -> Fields:
-    return {"mode": set_mode(session, str(request.get("mode")))}
-
-
-async def _set_model(protocol: ControlProtocol, session: Session, request: Fields) -> Fields:
-    model = request.get("model")
-    session.set_model(None if model in (None, "default") else str(model))
-    return {"model": session.model_name}
-
-
-async def _get_context_usage(protocol: ControlProtocol, session: Session, request: Fields) -> Fields:
-    return await context_usage(session)
-
-
-async def _stop_task(protocol: ControlProtocol, session: Session, request: Fields) -> Fields:
-    """End a subagent or a background shell."""
-    id, services = str(request.get("task_id")), session.box.workspace.services
-    if (agent := services.subagent_registry.find(id)) is not None:
-        await agent.stop("stopped by the user")
-    else:
-        await services.background_shells.kill(id)
-    return {}
-
-
-async def _rewind_files(protocol: ControlProtocol, session: Session, request: Fields) -> Fields:
-    """Bring files back to their state before a prompt; the conversation stays."""
-    number = protocol.prompt_numbers.get(str(request.get("user_message_id")))
-    if number is None:
-        raise ControlFailure("no prompt of this connection has that id; send prompts with a `uuid`")
-    result = await session.rewind.restore(number, conversation=False)
-    return {
-        "canRewind": True,
-        "filesChanged": [] if result.files is None else [file.path for file in result.files.files],
-    }
-
-
-async def _mcp_status(protocol: ControlProtocol, session: Session, request: Fields) -> Fields:
-    servers = _servers(session)
-    return {"mcpServers": [_server_status(servers, name) for name in servers.states()] if servers else []}
-
-
-async def _mcp_reconnect(protocol: ControlProtocol, session: Session, request: Fields) -> Fields:
-    connection = _connection(session, request)
-    connection.reconnect(sign_in=True)
-    await connection.wait_settled()
-    if connection.state.name == "failed":
-        raise ControlFailure(f"the MCP server {connection.config.name} is not available: {connection.state.why}")
-    return {}
-
-
-async def _mcp_toggle(protocol: ControlProtocol, session: Session, request: Fields) -> Fields:
-    name, servers = str(request.get("serverName")), _servers(session)
-    try:
-        if servers is None:
-            raise KeyError(name)
-        servers.enable(name, request.get("enabled") is True)
-    except KeyError:
-        raise ControlFailure(f"there is no MCP server `{name}`") from None
-    return {}
-
-
 def _servers(session: Session) -> McpServers | None:
     return session.box.workspace.services.mcp_servers if session.box.settings.get("mcpServers") else None
 
@@ -699,51 +717,6 @@ def _server_status(servers: McpServers, name: str) -> dict[str, Any]:
             for tool in server.tools.values()
         ]
     return status
-
-
-_HANDLERS: Mapping[Any, Handler] = {
-    "initialize": _initialize,
-    "interrupt": _interrupt,
-    "set_permission_mode": _set_permission_mode,
-    "set_model": _set_model,
-    "get_context_usage": _get_context_usage,
-    "rewind_files": _rewind_files,
-    "stop_task": _stop_task,
-    "mcp_status": _mcp_status,
-    "mcp_reconnect": _mcp_reconnect,
-    "mcp_toggle": _mcp_toggle,
-}
-
-
-async def context_usage(session: Session) -> dict[str, Any]:
-    """Estimate the tokens of system prompt, tools and messages; the total is the provider's count where there is one."""
-    provider, conversation = session.provider, session.conversation
-    offering = await session.box.offering(provider.context_window)
-    system = sum(map(len, session.system_prompt)) // CHARS_PER_TOKEN
-    own = [tool for tool in offering.tools if not is_mcp_tool(tool)]
-    servers = [tool for tool in offering.tools if is_mcp_tool(tool)]
-    tools, mcp_tools = sum(map(estimate_tokens, own)), sum(map(estimate_tokens, servers))
-    messages = sum(len(str(message.content)) for message in conversation.messages) // CHARS_PER_TOKEN
-    if conversation.tokens:
-        messages = max(conversation.tokens - system - tools - mcp_tools, 0)
-    total, window = system + tools + mcp_tools + messages, provider.context_window
-    counts = {"System prompt": system, "System tools": tools, "MCP tools": mcp_tools, "Messages": messages}
-    categories = [{"name": name, "tokens": tokens, "color": ""} for name, tokens in counts.items() if tokens]
-    return {
-        "categories": [*categories, {"name": "Free space", "tokens": max(window - total, 0), "color": ""}],
-        "totalTokens": total,
-        "maxTokens": window,
-        "rawMaxTokens": window,
-        "percentage": round(100 * total / window, 1),
-        "model": provider.model,
-        "isAutoCompactEnabled": True,
-        "autoCompactThreshold": int(COMPACT_AT * window),
-        "memoryFiles": [],
-        "mcpTools": [_tool(tool, "serverName", tool.name.split("__")[1]) for tool in servers],
-        "systemTools": [_tool(tool) for tool in own],
-        "agents": [],
-        "gridRows": [],
-    }
 
 
 def _tool(tool: Tool, *more: str) -> dict[str, Any]:
