@@ -76,9 +76,7 @@ class RemoteShell(Shell):
     def _wait_in_thread(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             end = partial(self._exited, self._remote.wait())
-        except (
-            Exception
-        ) as error:  # of a backend that is not ours: whatever it is, the command is not waited for any more
+        except Exception as error:  # of a backend that is not ours: the command is not waited for any more
             end = partial(self._lost, str(error) or type(error).__name__)
         with suppress(RuntimeError):  # the loop is closed: it is not awaited any more
             loop.call_soon_threadsafe(end)
