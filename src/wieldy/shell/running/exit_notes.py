@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from msgspec import Struct
 
+from wieldy.shell.effects.programs.exit_codes import NEVER_FAIL, exit_1_answer
 from wieldy.shell.parsing.parser import parse
 from wieldy.shell.parsing.syntax import Command, ConditionCommand, SimpleCommand, Unparsable
 from wieldy.shell.running.shell import CommandResult, Shell
@@ -22,31 +23,6 @@ class ExitMeaning(Struct, frozen=True):
 
 LONG_SILENCE = 10.0
 MAX_NAMED = 5
-NO_MATCH = "no lines matched"
-DIFFERENT = "the inputs differ"
-FALSE = "the condition is false"
-NOT_FOUND = "not found"
-
-EXIT_1_ANSWERS: Mapping[str, str] = {
-    **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack"), NO_MATCH),
-    **dict.fromkeys(("diff", "cmp", "colordiff", "zdiff"), DIFFERENT),
-    **dict.fromkeys(("test", "[", "[["), FALSE),
-    **dict.fromkeys(("pgrep", "pidof"), "no process matched"),
-    **dict.fromkeys(("which", "type"), NOT_FOUND),
-    "git grep": NO_MATCH,
-    "git diff": "there are differences",
-    "git diff-index": "there are differences",
-    "git diff-files": "there are differences",
-    "git check-ignore": "no path is ignored",
-    "git merge-base": "it is not an ancestor",
-    "expr": "the result is empty or zero",
-}
-"""Programs whose exit code 1 is an answer, not an error."""
-
-NEVER_FAIL = frozenset(
-    {"cd", "echo", "printf", "export", "set", "true", ":", "pwd", "sleep", "ls", "cat", "head", "shopt"}
-)
-WRAPPERS = frozenset({"env", "command", "builtin", "time", "nice", "nohup", "stdbuf", "sudo", "exec"})
 
 # What changes how an exit code comes about; `!` is not in the syntax tree.
 _CONTROLS_EXIT = re.compile(
@@ -93,8 +69,8 @@ def _exit_1_answer(command: str) -> str | None:
     if not lists or lists[-1].background or any(operator == "||" for operator, _ in lists[-1].links):
         return None
     *earlier, last = [_words(pipeline.stages[-1]) for _, pipeline in lists[-1].links]
-    if all(_answer(words) or (words and words[0] in NEVER_FAIL) for words in earlier):
-        return _answer(last)
+    if all(exit_1_answer(words) or (words and words[0] in NEVER_FAIL) for words in earlier):
+        return exit_1_answer(last)
     return None
 
 
@@ -102,25 +78,6 @@ def _words(command: Command) -> list[str]:
     if isinstance(command, ConditionCommand):
         return ["[["]
     return [word.source for word in command.words] if isinstance(command, SimpleCommand) else []
-
-
-def _answer(words: list[str]) -> str | None:
-    """What exit code 1 of this simple command means."""
-    while words and (words[0] in WRAPPERS or re.match(r"\w+=", words[0]) or words[0].startswith("-")):
-        if words[0] == "command" and words[1:2] and words[1] in ("-v", "-V"):
-            return NOT_FOUND
-        words = words[1:]
-    if not words:
-        return None
-    name = words[0].rsplit("/", 1)[-1]
-    if name != "git":
-        return EXIT_1_ANSWERS.get(name)
-    subcommand = next((f"git {word}" for word in words[1:] if not word.startswith("-")), "")
-    if subcommand.startswith("git diff") and not {"--exit-code", "--quiet", "-q", "--check"} & set(words):
-        return None
-    if subcommand == "git merge-base" and "--is-ancestor" not in words:
-        return None
-    return EXIT_1_ANSWERS.get(subcommand)
 
 
 def end_notes(result: CommandResult, meaning: ExitMeaning | None, limit: float, command: str) -> list[str]:

@@ -21,6 +21,8 @@ from wieldy.core.programs import own_program, own_python
 from wieldy.core.text import truncate
 from wieldy.core.threads import in_thread
 from wieldy.core.workspace import Workspace
+from wieldy.shell.effects.programs.exit_codes import NETWORK_EXIT_CODES
+from wieldy.shell.effects.programs.profiles import profile_of
 from wieldy.shell.running.launch import Confinement, find_bash
 from wieldy.shell.sandbox import bridge, kernel, landlock
 from wieldy.shell.sandbox.policy import (
@@ -61,11 +63,6 @@ _BLOCKED_FILE = re.compile(
 )
 # Messages that hardly come from anything else: they count even if the command as a whole succeeded, as `curl URL | head` does.
 _SURELY_BLOCKED = re.compile(rf"{_NO_NETWORK}|EAI_AGAIN|{_READ_ONLY}")
-# What programs that were told to be quiet end with if they reach no server.
-_NETWORK_EXIT_CODES = {"curl": (6, 7), "wget": (4,)}
-_PROCESS_PROGRAMS = frozenset({"ps", "pgrep", "pkill", "killall", "lsof", "fuser", "ss", "netstat"})
-
-
 PUT_ASIDE = "they are put aside when the command has ended, or when its output is read"
 
 
@@ -155,7 +152,7 @@ class Sandbox:
     def hides_processes_from(self, programs: Iterable[str]) -> bool:
         """Whether programs in the sandbox do not find the processes that they look for. Once it was used."""
         has_own = self._wrapper is not None and self._wrapper.mechanism == "bubblewrap" and self._wrapper.own_processes
-        return has_own and not _PROCESS_PROGRAMS.isdisjoint(programs)
+        return has_own and any(profile_of(program).looks_for_processes for program in programs)
 
     def note_blocked(self, command: str, what: str) -> None:
         """Remember what the sandbox kept a command from, for the question about running it outside."""
@@ -366,7 +363,7 @@ def find_blocked(
         )
         if line is not None:
             return f"{what}: “{truncate(line.strip(), MAX_QUOTED)}”"
-    if code is not None and code in _NETWORK_EXIT_CODES.get(program or "", ()):
+    if code is not None and code in NETWORK_EXIT_CODES.get(program or "", ()):
         return f"the network: {program} ended with exit code {code}"
     return None
 

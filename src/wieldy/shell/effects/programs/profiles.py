@@ -29,9 +29,9 @@ class Profile(Struct, frozen=True):
     `executes`: it runs commands for what it finds. `reads_history`: what it reads is not only what is on disk now.
     `streams`: it passes on what it reads and holds no more of it than a line, so that a later program which reads only the
     beginning ends it, as one does that `ends_its_input`. `sees_processes`: fully confined, it would not find whom a port or a
-    file belongs to; `only_text`: it looks at nothing but its input and the files it is given. `obeys_project`: settings of the
-    project make it run other programs. `quotes_ignore_files`: it prints lines of ignore files that it does not understand. A text
-    is a list of words.
+    file belongs to; `looks_for_processes`: it is about processes of others. `only_text`: it looks at nothing but its input and
+    the files it is given. `obeys_project`: settings of the project make it run other programs. `quotes_ignore_files`: it prints
+    lines of ignore files that it does not understand. A text is a list of words.
     """
 
     subcommands: bool = False
@@ -52,6 +52,7 @@ class Profile(Struct, frozen=True):
     streams: bool = False
     ends_its_input: bool = False
     sees_processes: bool = False
+    looks_for_processes: bool = False
     only_text: bool = False
     obeys_project: bool = False
     quotes_ignore_files: bool = False
@@ -79,7 +80,8 @@ PROFILES: Mapping[str, Profile] = {
     "head": Profile(safe=True, streams=True, ends_its_input=True, only_text=True),
     **_rows("grep tail wc", Profile(safe=True, only_text=True)),
     **_rows("uniq echo sleep true", Profile(only_text=True)),
-    **_rows("lsof ss netstat", Profile(sees_processes=True)),
+    **_rows("lsof ss netstat", Profile(sees_processes=True, looks_for_processes=True)),
+    **_rows("ps pgrep pkill killall fuser", Profile(looks_for_processes=True)),
     **_rows("base32 base64 fold hexdump od strings", Profile(streams=True)),
     "find": Profile(executes=True),
     "bun": Profile(subcommands=True, offers={"run": "*"}, starts="exec x", packing="pack publish"),
