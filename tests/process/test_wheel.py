@@ -34,7 +34,7 @@ def test_the_wheel_has_metadata_prompts_and_no_tests(wheel: Path) -> None:
         assert line in metadata
     assert "wieldy/py.typed" in names
     assert "wieldy/tools/read.md" in names
-    assert {"wieldy/shell/running/preamble.sh", "wieldy/shell/running/ripgreprc"} <= names
+    assert {"wieldy/shell/running/preamble.sh", "wieldy/shell/running/ripgreprc"} <= set(names)
     assert not [name for name in names if name.startswith(("tests/", "bench/"))]
 
 
