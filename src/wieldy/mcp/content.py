@@ -18,7 +18,7 @@ from wieldy.files.detection import media_type_of
 MAX_IMAGE_CHARS = 5 * 1024 * 1024 * 4 // 3
 SIGNATURE_CHARS = 64
 SHORT_TEXT_CHARS = 10_000
-MAX_SAVED_FILES = 100  # of one answer; server-everything: 1
+MAX_FILES = 100  # images and others in one answer; server-everything: 1
 EXTENSIONS = {
     "audio/wav": "wav",
     "audio/mpeg": "mp3",
@@ -85,8 +85,8 @@ class _Converter:
             yield from self._binary_blocks(part.blob, part.mime_type or "application/octet-stream")
 
     def left_out(self) -> Iterator[Block]:
-        if (count := self._file_count - MAX_SAVED_FILES) > 0:
-            yield Text(f"[{count:,} more files are left out: {MAX_SAVED_FILES} of an answer are saved]")
+        if (count := self._file_count - MAX_FILES) > 0:
+            yield Text(f"[{count:,} more files are left out: {MAX_FILES} of an answer are taken]")
 
     def _text_blocks(self, text: str) -> Iterator[Block]:
         """Split off data URIs: their base64 would flood the model."""
@@ -101,6 +101,9 @@ class _Converter:
 
     def _binary_blocks(self, data: str, media_type: str) -> Iterator[Block]:
         """An image that models can see, known by its signature; anything else is saved."""
+        self._file_count += 1
+        if self._file_count > MAX_FILES:
+            return
         kind = media_type.partition(";")[0].strip().lower()
         image_type = media_type_of(_decode(data[:SIGNATURE_CHARS]) or b"") if kind.startswith("image/") else None
         if image_type is not None and len(data) <= MAX_IMAGE_CHARS:
@@ -109,9 +112,6 @@ class _Converter:
         raw = _decode(data)
         if raw is None:
             yield Text(f"[{kind}: data that is not base64]")
-            return
-        self._file_count += 1
-        if self._file_count > MAX_SAVED_FILES:
             return
         make_private_folder(self._folder)
         extension = EXTENSIONS.get(kind) or _NO_LETTER.sub("", kind.rpartition("/")[2])[:10] or "bin"

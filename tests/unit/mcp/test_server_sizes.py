@@ -303,7 +303,9 @@ for line in sys.stdin:
         case "tools/call" if mode == "files":
             part = {"type": "audio", "mimeType": "audio/wav", "data": "aGVsbG8="}
             text = {"type": "text", "text": ("data:image/x;base64," + "QUJD" * 60 + " ") * 500}
-            say({"id": message["id"], "result": {"content": [part] * 3000 + [text]}})
+            image = {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="}
+            parts = {"t0": [part] * 3000 + [text], "t1": [image] * 3500}[message["params"]["name"]]
+            say({"id": message["id"], "result": {"content": parts}})
         case "tools/call" if mode == "values":
             values = "[" + "[]," * 2_000_000 + "[]]"
             result = '{"content": [], "structuredContent": {"a": ' + values + "}}"
@@ -354,11 +356,11 @@ async def test_a_server_that_asks_and_does_not_read_takes_no_memory(stage):
         assert (await call).is_error
 
 
-async def test_a_result_saves_only_so_many_files(stage):
+async def test_of_a_result_only_so_many_files_are_taken(stage):
     async with asyncio.timeout(60), stage.box(f=flood(stage, "files")) as box:
         await box.connected()
-        result = await box.call("mcp__f__t0", {})
-        assert not result.is_error
-        saved = list((box.workspace.session_dir / "tool-results").glob("mcp-*"))
-        assert len(saved) == 100
-        assert "3,400 more" in result.text, result.text[-500:]
+        for tool in ("mcp__f__t0", "mcp__f__t1"):
+            result = await box.call(tool, {})
+            assert not result.is_error
+            assert "3,400 more files are left out" in result.text, result.text[-500:]
+        assert len(list((box.workspace.session_dir / "tool-results").iterdir())) <= 200
