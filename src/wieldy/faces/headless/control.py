@@ -226,16 +226,16 @@ class ControlHost:
         if file is not None:
             await in_thread(add_rules, file, behavior, texts)
 
-    def _settings_file(self, destination: str) -> Path | None:
+    def _settings_file(self, destination: object) -> Path | None:
         """The settings that a destination names; None for the session. Raises `ControlFailure`."""
         from wieldy.policy.settings.store import settings_files
 
         if destination == "session":
             return None
         box = self.session.box
-        files = settings_files(box.policy.paths.project, box.workspace.env)
-        if destination.endswith("Settings") and (file := files.get(destination.removesuffix("Settings"))) is not None:
-            return file
+        for scope, file in settings_files(box.policy.paths.project, box.workspace.env).items():
+            if destination == f"{scope}Settings":
+                return file
         raise ControlFailure(f"updatedPermissions names {destination!r}, which is no destination for rules")
 
     def _grant(self, rules: list[str]) -> None:
