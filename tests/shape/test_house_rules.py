@@ -78,7 +78,7 @@ def test_our_own_python_is_started_in_one_place():
 
 
 READERS_OF_OTHER_FILES = {
-    **dict.fromkeys(("core/project_text.py", "core/filesystem.py"), "the bounded reader itself"),
+    "core/project_text.py": "the bounded reader itself",
     "core/active_commands.py": "only compared; opened without waiting, and bounded",
     **dict.fromkeys(("core/realpath.py", "core/state_dirs.py"), "opens for callers"),
     "core/console.py": "the standard streams",
@@ -87,7 +87,7 @@ READERS_OF_OTHER_FILES = {
         (
             *("agent/transcript.py", "core/session_files.py", "engine/mcp_tools.py", "faces/batch/report.py"),
             *("faces/batch/store.py", "faces/batch/workers.py", "faces/batch/remote.py", "faces/batch/ray_engine.py"),
-            *("faces/adapters/harbor.py", "faces/terminal/desktop.py", "faces/terminal/demo/__init__.py"),
+            *("faces/adapters/harbor.py", "faces/terminal/demo/__init__.py"),
             *("files/journal/command_snapshots.py", "files/journal/snapshot_contents.py", "files/journal/store.py"),
             *("files/working_copies.py", "files/writing/locked_update.py", "files/writing/disk.py"),
             *("policy/permissions/protected_watch.py", "shell/backends/overlay.py", "shell/running/shell.py"),
