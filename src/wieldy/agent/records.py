@@ -7,6 +7,7 @@ and ignores fields it does not know, so that an older version can read what a ne
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Literal, TypeAlias, Union
 
 import msgspec
@@ -251,13 +252,17 @@ RECORDS: Mapping[str, type[TranscriptRecord]] = {
     str(kind.__struct_config__.tag): kind for kind in TranscriptRecord.__subclasses__()
 }
 AnyRecord: Any = Union[tuple(RECORDS.values())]  # noqa: UP007
-_decoder = msgspec.json.Decoder(AnyRecord)
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[AnyRecord]:
+    return msgspec.json.Decoder(AnyRecord)
 
 
 def decode_record(line: bytes) -> TranscriptRecord | None:
     """Decode a line of a transcript; None for a torn line or a record of unknown type."""
     try:
-        record: TranscriptRecord = _decoder.decode(line)
+        record: TranscriptRecord = _decoder().decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return record

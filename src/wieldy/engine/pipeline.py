@@ -33,7 +33,6 @@ from wieldy.core.logs import log
 from wieldy.core.outcome import Done, Failed, Interrupted, Outcome, Refused, Text, ToolResult, Waiting, text_of
 from wieldy.core.realpath import PATH_KEEPS_CHANGING, PathChanged
 from wieldy.core.schema.check import InvalidInput
-from wieldy.core.schema.json_repair import UnreadableJson, read_object
 from wieldy.core.schema.strict_json import TooDeep, is_too_deep
 from wieldy.core.supervise import Abort, Aborted, HostExitAttempted, TimedOut, raise_if_ctrl_c
 from wieldy.core.text import nearest_names
@@ -204,6 +203,8 @@ def _read_input(call: ToolCall, tool: Tool) -> tuple[dict[str, Any], tuple[str, 
         if any(isinstance(item, dict | list) for item in call.input.values()) and is_too_deep(call.input):
             raise _unreadable_input(tool, str(TooDeep()))
         return call.input, ()
+    from wieldy.core.schema.json_repair import UnreadableJson, read_object
+
     try:
         read = read_object(call.input)
     except UnreadableJson as error:

@@ -284,7 +284,7 @@ class ConfiguredHooks:
     def _parse(self) -> Iterator[Hook]:
         self.problems = ()
         section = self._settings.get("hooks")
-        if section is not None and self._settings.get("disableAllHooks") is not True:
+        if section and self._settings.get("disableAllHooks") is not True:
             from wieldy.policy.hooks.config import lost_guards, parse_hooks
 
             hooks, problems = parse_hooks(section)

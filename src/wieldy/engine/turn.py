@@ -30,7 +30,6 @@ from wieldy.core.provider import (
     Usage,
     UsageReported,
 )
-from wieldy.core.schema.json_repair import UnreadableJson, read_object
 from wieldy.core.text import suggest_name
 from wieldy.core.tool import Replay
 
@@ -252,6 +251,8 @@ class OpenBlock:
 
 def _parse_input(raw: str) -> tuple[dict[str, Any], bool]:
     """The input for the history, an object in any case, and whether the model wrote valid JSON."""
+    from wieldy.core.schema.json_repair import UnreadableJson, read_object
+
     try:
         parsed = read_object(raw)
     except UnreadableJson:

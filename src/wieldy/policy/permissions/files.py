@@ -18,7 +18,6 @@ from wieldy.policy.permissions.patterns import host_of
 from wieldy.policy.permissions.protected import GIT_CONTROL, ProtectedPaths, Protection
 from wieldy.policy.permissions.rules import HostRule, PathRule, Rule
 from wieldy.policy.permissions.ruleset import CoveringRules, RuleIndex, ToolRules
-from wieldy.shell.sandbox.repositories import decides_for_git
 
 # The kernel resolves these for the process that opens them.
 DEPENDS_ON_PROCESS = re.compile(r"/proc/(?!(cpuinfo|meminfo|version|uptime|loadavg|stat|mounts)$)|/dev/fd/.*/")
@@ -220,6 +219,8 @@ class FilePolicy:
     def _find_protection(self, path: ResolvedPath) -> Protection | None:
         """Find what protects a path by its name, or because of the repository that it lies in."""
         protection = self._protected.find(path)
+        from wieldy.shell.sandbox.repositories import decides_for_git
+
         if protection is None and any(decides_for_git(spelling, self.files.exists) for spelling in path.spellings):
             return GIT_CONTROL
         return protection

@@ -215,10 +215,10 @@ def _load_claude(
     restrictions_only: bool,
     layers: Collection[str],
 ) -> Iterator[SettingsSource]:
-    from wieldy.policy.settings.claude_compat import only_restrictions, translate
-
     for location in claude_locations(root, env):
         if location.layer in layers and (source := load_source(location)) is not None:
+            from wieldy.policy.settings.claude_compat import only_restrictions, translate
+
             translated, changes = (only_restrictions if restrictions_only else translate)(source)
             report += changes
             yield translated

@@ -145,7 +145,6 @@ def _managed_folder(name: str) -> Path:
 
 def load_source(location: SettingsLocation) -> SettingsSource | None:
     """Read one file; None where there is none. A file that cannot be read is an error, never taken as empty."""
-    from wieldy.core.schema.json_positions import JsonSyntaxError, parse_json
 
     def broken(text: str, line: int | None = None, column: int | None = None) -> SettingsSource:
         error = SettingsProblem(text, str(location.file), line, column)
@@ -157,7 +156,7 @@ def load_source(location: SettingsLocation) -> SettingsSource | None:
             return broken(f"not read: {why}, so they could have written it; `chmod go-w` takes that right away")
         limit = MAX_BYTES if is_of_project else 4 * MAX_BYTES
         data = read_project_bytes(location.file, [location.folder] if is_of_project else None, limit)
-        document = parse_json(data.decode("utf-8"), relaxed=True)
+        text = data.decode("utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UnicodeDecodeError as error:
@@ -166,6 +165,10 @@ def load_source(location: SettingsLocation) -> SettingsSource | None:
         return broken(str(error.strerror))
     except OSError as error:
         return broken(f"cannot be read: {error.strerror or error}")
+    from wieldy.core.schema.json_positions import JsonSyntaxError, parse_json
+
+    try:
+        document = parse_json(text, relaxed=True)
     except JsonSyntaxError as error:
         return broken(error.message, error.line, error.column)
     if not isinstance(document.value, dict):
