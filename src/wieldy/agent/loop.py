@@ -532,13 +532,13 @@ class TurnRunner:
     async def _receive(self, request: Request, turn: Turn) -> None:
         """Receive the message; its calls start while it streams in. Raises `ProviderFailure`."""
         events = self.box.events
-        async with self._preparing(request) as task, self.provider.stream(request) as deltas:
-            preparation = task
+        async with self._preparing(request) as timer, self.provider.stream(request) as deltas:
+            is_first = True
             try:
                 async for delta in deltas:
-                    if preparation is not None:
-                        preparation.cancel()  # unless it has begun
-                        preparation = None
+                    if is_first and timer is not None:
+                        timer.cancel()
+                    is_first = False
                     if isinstance(delta, BlockStarted) and delta.block.get("name") == "Bash":
                         self.box.workspace.services.shells.warm_up()  # while the model writes the command
                     turn.add(delta)
@@ -548,18 +548,24 @@ class TurnRunner:
                 await deltas.aclose()  # type: ignore[attr-defined]
 
     @asynccontextmanager
-    async def _preparing(self, request: Request) -> AsyncIterator[asyncio.Task[None] | None]:
-        """Prepare the first command while the model thinks about its first answer."""
+    async def _preparing(self, request: Request) -> AsyncIterator[asyncio.TimerHandle | None]:
+        """Prepare the first command while the model thinks about its first answer; the timer starts that."""
         if self._is_prepared or not any(tool.name == "Bash" for tool in request.tools):
             yield None
             return
         self._is_prepared = True
-        preparation = asyncio.create_task(_prepare_commands(self.box.services))
+        tasks: list[asyncio.Task[None]] = []
+
+        def start() -> None:
+            tasks.append(asyncio.create_task(_prepare_commands(self.box.services)))
+
+        timer = asyncio.get_running_loop().call_later(PREPARE_AFTER_SECONDS, start)
         try:
-            yield preparation
+            yield timer
         finally:
-            preparation.cancel()
-            await asyncio.wait((preparation,))
+            timer.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
 
     async def run_calls(self, calls: Sequence[ToolCall], abort: Abort) -> TurnResult:
         """Run calls of an earlier message: their questions have been answered, or they are made again after a crash."""
@@ -618,8 +624,7 @@ class TurnRunner:
 
 
 async def _prepare_commands(services: CallServices) -> None:
-    """Load the grammar and the policy of commands, and start what runs them, once a model takes its time."""
-    await asyncio.sleep(PREPARE_AFTER_SECONDS)
+    """Load the grammar and the policy of commands, and start what runs them."""
     try:
         await in_thread_uncancellable(prepare_commands, services)
     except Exception:
