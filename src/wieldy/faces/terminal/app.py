@@ -290,7 +290,8 @@ class InlineSession:
         queue = self._queue_rows(columns)
         room = most - len(below) - len(box)
         if inquiry is not None:
-            inquiry.waiting = len(self._inquiries) - 1 + self._waiting_calls()
+            waiting_calls = sum(call.state == "waiting" for call in self._view.calls.values())
+            inquiry.waiting = len(self._inquiries) - 1 + waiting_calls
             focused = inquiry.has_focus(now, draft=draft)
             gaps = 1 + bool(box) if room > 12 else 0
             for_queue = 1 if queue and 7 < room <= 12 else 0  # a small terminal shows the last queued message
@@ -358,9 +359,6 @@ class InlineSession:
         if self._chat.queue:
             hints.append("↑ takes the queued message back")
         return " · ".join(hints)
-
-    def _waiting_calls(self) -> int:
-        return sum(call.state == "waiting" for call in self._view.calls.values())
 
     # Questions
 
@@ -441,9 +439,8 @@ class InlineSession:
         bind("c-v", filter=editing & ~vi_navigation_mode)(lambda event: self._chat.paste_image(self._box.paste))
         bind(Keys.BracketedPaste, filter=editing)(lambda event: self._box.paste(event.data))
         bind("backspace", filter=editing)(lambda event: self._box.delete_backwards(event.arg))
-        bind("up", filter=editing & Condition(lambda: self._box.is_empty and bool(self._chat.queue)))(
-            self._on_take_back
-        )
+        takes_back = Condition(lambda: self._box.is_empty and bool(self._chat.queue))
+        bind("up", filter=editing & takes_back)(lambda event: self._box.set_text(self._chat.take_back() or ""))
         bind("c-s", filter=editing)(lambda event: self._on_steer())
         bind("tab", filter=editing)(self._on_tab)
         bind("s-tab", filter=editing)(self._on_back_tab)
@@ -497,9 +494,6 @@ class InlineSession:
             return
         self._chat.submit(self._box.take())
         self._app.vi_state.input_mode = InputMode.INSERT
-
-    def _on_take_back(self, event: KeyPressEvent) -> None:
-        self._box.set_text(self._chat.take_back() or "")
 
     def _on_steer(self) -> None:
         if self._box.buffer.text.strip():
