@@ -116,7 +116,10 @@ class FolderWatch:
         if self._fd >= 0:
             descriptor, self._fd = self._fd, -1
             # The kernel takes some 15 ms to free the watches, while it computes nothing.
-            run_in_background(os.close, descriptor)
+            try:
+                run_in_background(os.close, descriptor)
+            except RuntimeError:  # the system allows no thread
+                os.close(descriptor)
 
     def _are_tops_the_same(self) -> bool:
         try:

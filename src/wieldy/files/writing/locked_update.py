@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,7 +90,7 @@ def _replace(path: Path, data: bytes) -> None:
     # One name, used under the lock: what a killed writer leaves behind is removed by the next.
     temporary = path.with_name(f".{path.name}.new")
     temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -107,11 +107,6 @@ def _replace(path: Path, data: bytes) -> None:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Lock the folder, so that no lock file is left behind."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
