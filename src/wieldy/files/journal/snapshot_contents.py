@@ -25,6 +25,7 @@ from msgspec import Struct
 from wieldy.core.git import look_up_with_git
 from wieldy.core.project_text import read_project_bytes, read_project_text
 from wieldy.core.state_dirs import make_private_folder
+from wieldy.core.threads import run_in_background
 from wieldy.files.journal.entries import FileChange, Uncovered
 from wieldy.files.journal.store import ContentUnavailable
 from wieldy.files.journal.tree_manifest import (
@@ -373,9 +374,13 @@ class TreeSnapshot:
         return self.manifest.started
 
     def close(self) -> None:
-        if self.watch is not None:
-            self.watch.close()
-            self.watch = None
+        watch, self.watch = self.watch, None
+        if watch is not None:
+            # The kernel takes some 15 ms to free the watches, while it computes nothing.
+            try:
+                run_in_background(watch.close)
+            except RuntimeError:  # the system allows no thread
+                watch.close()
 
 
 def too_large(limit: int) -> str:

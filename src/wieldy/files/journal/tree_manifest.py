@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from wieldy.core.threads import run_in_background
 from wieldy.files.search.patterns import VERSION_CONTROL, IgnoreRules, load_parent_rules, repository_of
 from wieldy.files.writing.disk import is_at_or_below, is_local, restorable_mode
 
@@ -114,12 +113,8 @@ class FolderWatch:
     def close(self) -> None:
         """Give the watches back; from now on nothing is known."""
         if self._fd >= 0:
-            descriptor, self._fd = self._fd, -1
-            # The kernel takes some 15 ms to free the watches, while it computes nothing.
-            try:
-                run_in_background(os.close, descriptor)
-            except RuntimeError:  # the system allows no thread
-                os.close(descriptor)
+            os.close(self._fd)
+            self._fd = -1
 
     def _are_tops_the_same(self) -> bool:
         try:
