@@ -103,10 +103,14 @@ MAX_MEMORY = 2 << 30
 
 
 def kill_process(process: asyncio.subprocess.Process) -> None:
-    """Send SIGKILL. `Process.kill` polls first, which takes the exit status away from asyncio (CPython gh-127049)."""
+    """Send SIGKILL, also to what the program has started where it leads a process group.
+
+    `Process.kill` polls first, which takes the exit status away from asyncio (CPython gh-127049).
+    """
     if process.returncode is None:
         with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
+            send = os.killpg if os.getpgid(process.pid) == process.pid else os.kill
+            send(process.pid, signal.SIGKILL)
 
 
 def limit_memory(pid: int) -> None:

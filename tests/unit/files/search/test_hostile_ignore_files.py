@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.needs import skip_untested
 
@@ -59,6 +60,9 @@ async def test_every_tool_that_lists_or_searches_ends_and_shows_nothing_of_the_t
     assert "secret-token" not in result.text
     if target == "secret" or tool == "LS":
         assert "a.txt" in result.text
+    assert [
+        process for process in psutil.process_iter(["cwd"]) if (process.info["cwd"] or "").startswith(str(project))
+    ] == []
 
 
 @pytest.mark.timeout(60)
