@@ -60,9 +60,8 @@ async def test_every_tool_that_lists_or_searches_ends_and_shows_nothing_of_the_t
     assert "secret-token" not in result.text
     if target == "secret" or tool == "LS":
         assert "a.txt" in result.text
-    assert [
-        process for process in psutil.process_iter(["cwd"]) if (process.info["cwd"] or "").startswith(str(project))
-    ] == []
+    left = [process for process in psutil.process_iter(["cwd"]) if (process.info["cwd"] or "").startswith(str(project))]
+    assert psutil.wait_procs(left, timeout=10)[1] == []
 
 
 @pytest.mark.timeout(60)
