@@ -27,9 +27,9 @@ from wieldy.shell.running.reaper import ProcessTree, end_tree
 McpRelay: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Carries a JSON-RPC message to the named server and returns the response. Raises `WieldyError`."""
 
-# Beside each bound the largest value of the servers that the tests run, server-everything and server-filesystem.
-MAX_MESSAGE_BYTES = 64 << 20  # 22 kB; a file of 33 MiB in one answer is tested
-MAX_MESSAGE_VALUES = 1_000_000  # in the JSON of a message: 600; a tree of 100 000 files has 700 000
+# Beside each bound the largest value that was measured; docs/mcp.md says of which servers.
+MAX_MESSAGE_BYTES = 64 << 20  # 20 kB; a file of 33 MiB in one answer is tested
+MAX_MESSAGE_VALUES = 1_000_000  # in the JSON of a message: 776; a tree of 100 000 files has 700 000
 MAX_OPEN_REQUESTS = 64  # of a server that waits for our answers: 1
 MAX_QUEUED_MESSAGES = 256
 DRAIN_SECONDS = 0.3
