@@ -25,6 +25,7 @@ from wieldy.core.state_dirs import fsync_folder, make_private_folder, open_priva
 from wieldy.core.threads import in_thread, in_thread_uncancellable
 
 SUBAGENT_FOLDER = "agents"
+LOCK_NAME = "lock"  # of a session whose transcript is in a store
 PAYLOAD_CHARS = 65_536  # longer strings are kept in files of their own
 PAYLOAD_LOST = "(this part of the transcript is lost)"
 REFERENCE = "$payload"
@@ -356,8 +357,10 @@ class StoredTranscript(Transcript):
         conversation: Conversation | None = None,
         *,
         on_append: OnAppend | None = None,
+        lock_folder: Path | None = None,
     ) -> None:
         super().__init__(None, conversation, on_append=on_append)
+        self._lock_folder = lock_folder
         self._store = store
         self._session_id = session_id
         self._id = _stored_id(session_id, agent_id)
@@ -377,12 +380,31 @@ class StoredTranscript(Transcript):
 
     async def load_session(self, session_id: str) -> None:
         """Replace the conversation by that of a session in the store. Raises `SessionError` where there is none."""
+        if session_id == self._session_id:
+            self.open()
         found = _decode_lines(await self._read(session_id))
         if not found:
             raise SessionError(f"there is no session {session_id} in the store")
         self.conversation = fold(found, keep_lost=True)
         if session_id != self._session_id:
             await self._copy_subagents(session_id)
+
+    def open(self) -> None:
+        """Lock the session on this machine. Raises `TranscriptLocked`."""
+        if self._file < 0 and self._lock_folder is not None:
+            try:
+                make_private_folder(self._lock_folder)
+                self._file = os.open(self._lock_folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                lock_transcript(self._file, self._lock_folder)
+            except BaseException as error:
+                self._unlock()
+                if not isinstance(error, OSError):
+                    raise
+
+    def _unlock(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
     def for_subagent(self, agent_id: str, folder: Path, conversation: Conversation, on_append: OnAppend) -> Transcript:
         return StoredTranscript(self._store, self._session_id, agent_id, conversation, on_append=on_append)
@@ -429,6 +451,8 @@ class StoredTranscript(Transcript):
         except SessionError:
             if not was_reported:
                 raise
+        finally:
+            self._unlock()
 
     async def _drain(self) -> None:
         if self._lock is None:
@@ -466,4 +490,4 @@ def open_transcript(store: Store | None, folder: Path, session_id: str, *, persi
     for method in ("append", "read", "list"):
         if not callable(getattr(store, method, None)):
             raise TypeError(f"`store` needs a method `{method}`: see wieldy.Store")
-    return StoredTranscript(store, session_id)
+    return StoredTranscript(store, session_id, lock_folder=folder)

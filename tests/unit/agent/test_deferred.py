@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -300,3 +301,30 @@ async def test_an_answer_is_not_taken_for_another_folder(tmp_path, monkeypatch):
         await resumed.answer({"w": True})
         assert [question.id for question in resumed.pending] == ["w"]
     assert not (tmp_path / "project" / "g").exists()
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_two_that_resume_a_session_cannot_both_answer_its_question(make_session, ledger, is_stored):
+    class Records(dict[str, list[bytes]]):
+        async def append(self, session_id: str, records: list[bytes]) -> None:
+            self.setdefault(session_id, []).extend(records)
+
+        async def read(self, session_id: str) -> AsyncIterator[bytes]:
+            for record in self.get(session_id, []):
+                yield record
+
+        async def list(self) -> list[str]:
+            return [*self]
+
+    options: dict[str, Any] = {"ask": "defer", **({"store": Records()} if is_stored else {})}
+    async with make_session(Script([[asks("x", "a")]]), **options) as session:
+        await session.ask("go")
+    first, second = (make_session(Script([[{"text": "done"}]]), resume=session.id, **options) for _ in range(2))
+    async with first:
+        with pytest.raises(SessionError, match="is open in this process"):
+            await second.__aenter__()
+        assert await first.answer({"a": True}) == "done"
+    await second.aclose()
+    async with make_session(Script([]), resume=session.id, **options) as third:
+        assert third.pending == []
+    assert ledger.ran == ["x"]
