@@ -65,6 +65,19 @@ def as_tool_call(call: CallLike, new_id: Callable[[], str]) -> ToolCall:
     raise TypeError(f"{call!r:.200} is no tool call: give a tool_use block, an OpenAI tool call, or (name, input)")
 
 
+EDIT_FIELDS = ("old_string", "new_string", "edits")
+
+
+def list_edits(input: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The replacements of an edit, where the input has that form."""
+    edits = input.get("edits", [input])
+    if not isinstance(edits, list):
+        return []
+    pairs = [(edit.get("old_string"), edit.get("new_string")) for edit in edits if isinstance(edit, Mapping)]
+    is_edit = pairs and len(pairs) == len(edits) and all(isinstance(text, str) for pair in pairs for text in pair)
+    return [(str(old), str(new)) for old, new in pairs] if is_edit else []
+
+
 class BoundCall(Struct, frozen=True):
     """A call with its tool and valid input. `input` is JSON under canonical names, `args` are Python values."""
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from json import dumps
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from wieldy.core.call import EDIT_FIELDS, list_edits
 from wieldy.core.json_values import fields_to_json, to_json
+from wieldy.core.text import escape_invisible
 
 if TYPE_CHECKING:
     from wieldy.core.call import PlannedCall
@@ -95,11 +98,39 @@ class Question(Struct, frozen=True):
         """The id of the call that the question is about."""
         return self.plan.call.id
 
+    @property
+    def name(self) -> str:
+        """The tool that is called."""
+        return self.plan.tool.name
+
+    @property
+    def input(self) -> Mapping[str, Any]:
+        """The input as it would run, with absolute paths."""
+        return self.plan.input
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why it is asked; `decision.reasons` has also what speaks for the call."""
+        return tuple(reason for reason in self.decision.reasons if reason.behavior == self.decision.behavior)
+
+    @property
+    def preview(self) -> str:
+        """All of the input as text for a person: edits as lines with `-` and `+`, invisible characters as `<U+200B>`."""
+        edits = list_edits(self.input)
+        fields = {name: value for name, value in self.input.items() if not edits or name not in EDIT_FIELDS}
+        lines = [f"{name}: {_to_text(value)}" for name, value in fields.items()]
+        for old, new in edits:
+            lines += [f"- {line}" for line in old.splitlines()] + [f"+ {line}" for line in new.splitlines()]
+        return escape_invisible("\n".join(lines))
+
     def as_dict(self) -> dict[str, Any]:
         """The question as JSON."""
-        plan = self.plan
-        data = {"id": self.id, "kind": "permission", "name": plan.tool.name, "input": to_json(plan.input)}
+        data = {"id": self.id, "kind": "permission", "name": self.name, "input": to_json(self.input)}
         return {**data, "decision": self.decision.as_dict(), **({"agent": self.agent} if self.agent else {})}
+
+
+def _to_text(value: Any) -> str:
+    return value if isinstance(value, str) else dumps(to_json(value), ensure_ascii=False)
 
 
 class Answer(Struct, frozen=True):

@@ -18,6 +18,7 @@ from wieldy.core.decision import Advice, Adviser, Answer, Decision, Judge, Opini
 from wieldy.core.effects import USES_FOLDER, Effect, Effects, InTurn, Reads, Writes, clash, is_lasting
 from wieldy.core.errors import Deferred, FolderGone, Refusal, SessionError, ToolFailure
 from wieldy.core.events import (
+    Notice,
     PermissionAsked,
     PermissionDecided,
     ToolCancelled,
@@ -566,6 +567,7 @@ async def _ask(question: Question, services: CallServices) -> Answer:
         name = question.plan.tool.name
         log.error("the question about call %s failed", question.plan.call.id, exc_info=error)
         reason = _describe_error(error)
+        services.events.emit(Notice(text=f"the question about {name} failed: {reason}"))
         problem = f"Permission denied for {name}: the user could not be asked ({reason})."
         person = f"not permitted: you could not be asked ({reason})"
         raise Refusal("permission", problem, "Tell them.", person=person, data=question.decision) from error

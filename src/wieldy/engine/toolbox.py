@@ -486,6 +486,11 @@ def _check_options(
     elif not os.path.isdir(root):
         raise ValueError(f"`root` must be a folder: {os.fspath(root)!r} is not one")
     require_count("max_concurrency", max_concurrency)
+    if ask == "defer":
+        text = (
+            '`ask="defer"` is an option of Session, whose transcript can wait for the answer: give Toolbox a function'
+        )
+        raise TypeError(text)
     require_callable("ask", ask)
     if env is not None and not isinstance(env, Mapping):
         raise TypeError(f"`env` must be a mapping of variables, not {env!r:.200}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from wieldy import (
     Anthropic,
     OpenAIChat,
     OpenAIResponses,
+    Question,
     Refusal,
     Script,
     Session,
@@ -79,6 +81,7 @@ def test_a_settings_file_that_is_not_there_raises(tmp_path):
         ({"max_concurrency": "2"}, "max_concurrency"),
         ({"mode": "plann"}, "did you mean `plan`"),
         ({"ask": True}, "`ask` must be a function"),
+        ({"ask": "defer"}, "option of Session"),
         ({"hooks": [print]}, "python_hook"),
         ({"env": "PATH=/bin"}, "`env` must be a mapping"),
     ],
@@ -128,6 +131,48 @@ async def test_an_ask_callback_that_fails_is_a_refusal(tmp_path, reply):
     assert isinstance(result.outcome, Refused)
     assert result.outcome.stage == "permission"
     assert "the user could not be asked" in result.text
+
+
+@pytest.mark.asyncio
+async def test_what_an_ask_callback_raises_is_logged_with_its_traceback_and_announced(tmp_path, caplog):
+    def ask(question: Any) -> bool:
+        raise ValueError("no line to the office")
+
+    async with Toolbox(tmp_path, settings={}, tools=[deploy], ask=ask) as box, box.stream() as events:
+        await box.call("deploy")
+        notices = [event.text async for event in until_failed(events) if event.kind == "notice"]
+    assert notices == ["the question about deploy failed: ValueError: no line to the office"]
+    (record,) = [record for record in caplog.records if record.name == "wieldy" and record.exc_info]
+    assert record.exc_info is not None
+    assert "in ask" in "".join(traceback.format_exception(record.exc_info[1]))
+
+
+async def until_failed(events: Any) -> Any:
+    async for event in events:
+        yield event
+        if event.kind == "tool.failed":
+            return
+
+
+@pytest.mark.asyncio
+async def test_a_question_has_the_name_input_reasons_and_all_that_would_happen(tmp_path):
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    asked: list[Question] = []
+
+    def ask(question: Question) -> bool:
+        asked.append(question)
+        return False
+
+    async with Toolbox(tmp_path, settings={}, ask=ask) as box:
+        await box.call("Read", file_path="a.txt")
+        await box.call("Edit", file_path="a.txt", old_string="two", new_string="th\u200bree\nfour")
+        await box.call("Bash", command="mkdir build")
+    edit, command = asked
+    path = str(tmp_path / "a.txt")
+    assert (edit.name, edit.input["file_path"], edit.id) == ("Edit", path, edit.plan.call.id)
+    assert edit.preview == f"file_path: {path}\n- two\n+ th<U+200B>ree\n+ four"
+    assert (command.name, command.preview) == ("Bash", "command: mkdir build")
+    assert {reason.behavior for reason in command.reasons} == {"ask"}
 
 
 @pytest.mark.asyncio

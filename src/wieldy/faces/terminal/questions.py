@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from wieldy.core import console
-from wieldy.core.call import PlannedCall
+from wieldy.core.call import EDIT_FIELDS, PlannedCall, list_edits
 from wieldy.core.decision import Answer, GrantScope, Question
 from wieldy.core.text import escape_invisible, escape_to_line, truncate
 from wieldy.core.threads import in_thread
@@ -315,24 +315,14 @@ def call_body(plan: PlannedCall, uncovered: Sequence[str], formatter: CallFormat
     Each line has a bar before it, so that none can pass for a line of the question.
     """
     body: list[Sequence[TextSpan]] = []
-    edits = _edits(plan.input)
+    edits = list_edits(plan.input)
     for old, new in edits:
         body += change_rows(escape_invisible(old), escape_invisible(new))
     for name, value in plan.input.items():
-        if edits and name in ("old_string", "new_string", "edits") or name in ("file_path", "description"):  # noqa: RUF021
+        if edits and name in EDIT_FIELDS or name in ("file_path", "description"):  # noqa: RUF021
             continue
         body += _field_lines(name, value, uncovered, formatter)
     return [[TextSpan(BAR, "dim"), *line] for line in body]
-
-
-def _edits(input: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The replacements of an edit, where the input has that form."""
-    edits = input.get("edits", [input])
-    if not isinstance(edits, list):
-        return []
-    pairs = [(edit.get("old_string"), edit.get("new_string")) for edit in edits if isinstance(edit, Mapping)]
-    is_edit = pairs and len(pairs) == len(edits) and all(isinstance(text, str) for pair in pairs for text in pair)
-    return [(str(old), str(new)) for old, new in pairs] if is_edit else []
 
 
 def _field_lines(name: str, value: Any, uncovered: Sequence[str], formatter: CallFormatter) -> list[Sequence[TextSpan]]:
