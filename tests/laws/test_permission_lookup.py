@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,16 @@ def test_a_command_is_covered_by_the_rules_whose_pattern_matches_it(specifiers: 
     rules = [CommandRule(f"Bash({text})", "deny", "Bash", text) for text in specifiers if text != "*"]
     expected = {rule.text for rule in rules if CommandPattern(rule.specifier or "").matches(command)}
     assert {rule.text for rule in CommandRules(rules).covering(command)} == expected
+
+
+@given(st.text("ab* :\n", min_size=1, max_size=8), st.text("ab \n", max_size=10))
+@settings(deadline=None, max_examples=1000)
+def test_a_star_is_any_text_and_an_open_end_any_further_words(specifier: str, command: str) -> None:
+    is_open = specifier.endswith((":*", " *"))
+    body = (specifier[:-2] if is_open else specifier).strip(" ")
+    expression = ".*".join(map(re.escape, body.split("*"))) + (r"([ \t\n].*)?" if is_open else "")
+    expected = re.fullmatch(expression, command, re.DOTALL) is not None
+    assert CommandPattern(specifier).matches(command) == expected
 
 
 @given(st.lists(st.tuples(FOLDERS, st.sampled_from(["", "/*", "/b/*", "/**/a"])), max_size=8), FOLDERS)

@@ -13,13 +13,13 @@ from wieldy.policy.permissions.paths import is_below, path_key
 _UNESCAPED_STAR = re.compile(r"(?<!\\)\*")
 _GLOB_CHARACTER = re.compile(r"(?<!\\)[*?\[]")
 _SPECIAL_CHARACTER = re.compile(r"([\\*?\[\]!#])")
-_WORD_END = r"(?![^ \t\n])"
+_WORD_ENDS = " \t\n"
 
 
 class CommandPattern:
     """A command specifier. `\\*` is an asterisk, `*` any text, a last `:*` or ` *` any further words."""
 
-    __slots__ = ("_end", "_pieces", "literal", "program")
+    __slots__ = ("_is_open", "_pieces", "literal", "program")
 
     def __init__(self, specifier: str) -> None:
         is_open = specifier.endswith((":*", " *"))
@@ -30,14 +30,11 @@ class CommandPattern:
         word = re.split(r"[ \t]", pieces[0], maxsplit=1)[0]
         is_cut = len(pieces) > 1 and len(word) == len(pieces[0])
         self.program = None if is_cut or not word else word
-        self._pieces, self._end = pieces, _WORD_END if is_open else r"\Z"
+        self._pieces, self._is_open = pieces, is_open
 
     def matches(self, command: str) -> bool:
         """Return whether the pattern covers the whole command text."""
-        if self.literal is not None:
-            return command == self.literal
-        # Of many rules, few begin as the command does.
-        return command.startswith(self._pieces[0]) and _compile(self._pieces, self._end).match(command) is not None
+        return _matches(self._pieces, command, self._is_open)
 
 
 @lru_cache(maxsize=4096)
@@ -47,7 +44,7 @@ def compile_command(specifier: str) -> CommandPattern:
 
 def wildcard(pattern: str, text: str) -> bool:
     """Return whether a text matches a pattern in which `*` is any text and `\\*` an asterisk."""
-    return _compile(_split_at_stars(pattern), r"\Z").match(text) is not None
+    return _matches(_split_at_stars(pattern), text)
 
 
 def escape_command(command: str) -> str:
@@ -59,13 +56,25 @@ def _split_at_stars(pattern: str) -> tuple[str, ...]:
     return tuple(piece.replace(r"\*", "*") for piece in _UNESCAPED_STAR.split(pattern))
 
 
-@lru_cache(maxsize=4096)
-def _compile(pieces: tuple[str, ...], end: str) -> re.Pattern[str]:
-    """An expression for the pieces in order, each at its first place, so that no text takes long; the last one at the end."""
-    first, *others = map(re.escape, pieces)
-    middle = "".join(f"(?>.*?{piece})" for piece in others[:-1])
-    last = f".*?{others[-1]}" if others else ""
-    return re.compile(f"{first}{middle}{last}{end}", re.DOTALL)
+def _matches(pieces: tuple[str, ...], text: str, is_open: bool = False) -> bool:
+    """Whether a text has the pieces in order, the first at its beginning, the last at its end, or if `is_open` that of a word.
+
+    Each is taken at its first place: no pattern takes long, and none is compiled, which costs more than to look for it.
+    """
+    first, *others = pieces
+    if not text.startswith(first):
+        return False
+    at = len(first)
+    for piece in others[:-1]:
+        at = text.find(piece, at) + len(piece)
+        if at < len(piece):
+            return False
+    if not others:
+        return at == len(text) or (is_open and text[at] in _WORD_ENDS)
+    last = others[-1]
+    if at + len(last) <= len(text) and text.endswith(last):
+        return True
+    return is_open and any(text.find(last + end, at) >= 0 for end in _WORD_ENDS)
 
 
 class PathPattern:

@@ -28,6 +28,8 @@ MCP_FILE = ".mcp.json"
 MANAGED_FILE = "managed-settings.json"
 
 MAX_PROJECT_VALUES = 2_000
+# In rules about paths, whose patterns are compiled: two for each rule, as in `src/**`.
+MAX_PROJECT_WILDCARDS = 2 * MAX_PROJECT_VALUES
 """Of one section of a project's settings: each may cost every call a comparison (80 000 rules: 18 s) or a look at the disk."""
 
 
@@ -174,23 +176,29 @@ def load_source(location: SettingsLocation) -> SettingsSource | None:
     if not isinstance(document.value, dict):
         return broken("settings must be an object: {…}", 1, 1)
     source = _make_source(location, document)
-    floods = [name for name, section in source.values.items() if is_of_project and _is_flood(section)]
-    if floods:
-        text = f"a project may give {MAX_PROJECT_VALUES} values in `{floods[0]}`, and there are more; nothing is used"
-        return replace(source, values={}, error=source.problem(text, (floods[0],), fatal=True))
+    for name, section in source.values.items() if is_of_project else ():
+        if (bound := _exceeded_bound(section)) is not None:
+            text = f"a project may give {bound} in `{name}`, and there are more; nothing is used"
+            return replace(source, values={}, error=source.problem(text, (name,), fatal=True))
     return source
 
 
-def _is_flood(section: Any) -> bool:
-    """Whether a section has more values than a project may give."""
-    count, pending = 0, [section]
-    while pending and count <= MAX_PROJECT_VALUES:
+def _exceeded_bound(section: Any) -> str | None:
+    """Of what a section has more than a project may give, and how many that are."""
+    values, wildcards, pending = 0, 0, [section]
+    while pending and values <= MAX_PROJECT_VALUES:
         value = pending.pop()
         if isinstance(value, Mapping | list):
             pending += value.values() if isinstance(value, Mapping) else value
-        else:
-            count += 1
-    return count > MAX_PROJECT_VALUES
+            continue
+        values += 1
+        if isinstance(value, str) and not value.lstrip().startswith("Bash("):
+            wildcards += sum(map(value.count, "*?["))
+    if values > MAX_PROJECT_VALUES:
+        return f"{MAX_PROJECT_VALUES} values"
+    return (
+        f"{MAX_PROJECT_WILDCARDS} wildcards outside rules for commands" if wildcards > MAX_PROJECT_WILDCARDS else None
+    )
 
 
 def _make_source(location: SettingsLocation, document: JsonDocument) -> SettingsSource:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from wieldy.policy.permissions.patterns import CommandPattern, escape_command
@@ -60,3 +62,20 @@ def test_an_escaped_command_matches_only_itself() -> None:
     pattern = CommandPattern(escape_command("rm *.log"))
     assert pattern.matches("rm *.log")
     assert not pattern.matches("rm a.log")
+
+
+@pytest.mark.parametrize("end", ["", ":*"])
+def test_a_pattern_costs_a_few_steps_for_each_of_its_wildcards(end: str) -> None:
+    steps = 0
+
+    def count(*event: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    specifiers = [f"{'*a' * 200}{n}{end}" for n in range(50)]
+    sys.setprofile(count)
+    try:
+        assert not any(CommandPattern(specifier).matches("a" * 3000) for specifier in specifiers)
+    finally:
+        sys.setprofile(None)
+    assert 0 < steps < 50 * 200 * 16

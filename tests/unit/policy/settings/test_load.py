@@ -436,3 +436,17 @@ def test_a_project_with_too_many_rules_is_told_so_and_nothing_starts(project, be
         settings.require_rules()
     project.write("project", {"permissions": {behavior: [f"Edit(/a{n})" for n in range(2_000)]}})
     assert not project.load().errors
+
+
+@pytest.mark.timeout(20)
+def test_rules_of_a_project_have_no_more_wildcards_than_can_be_compiled_at_once(project) -> None:
+    rules = [f"Read({'**/*a*/' * 40}{n})" for n in range(1_500)]
+    project.write("project", {"permissions": {"deny": rules}})
+    settings = project.load()
+    assert "may give 4000 wildcards outside rules for commands in `permissions`" in str(settings.errors[0])
+    with pytest.raises(SettingsError):
+        settings.require_rules()
+    project.write("project", {"permissions": {"deny": [f"Read(/a{n}/**)" for n in range(2_000)]}})
+    assert not project.load().errors
+    project.write("project", {"permissions": {"deny": [f"Bash({'*a' * 40}{n})" for n in range(1_500)]}})
+    assert not project.load().errors
