@@ -132,6 +132,7 @@ class Session:
             on_question=lambda call_id: self.transcript.append(ApprovalRequested(call_id)),
             options=self._tool_options,
             session_id=session_id if fork or resumed_id is None else resumed_id,
+            wait_for_servers=0,  # the model is told which are starting, and ToolSearch waits for them
             **options,
         )
         if session_id is not None and resumed_id is None:

@@ -60,6 +60,7 @@ async def _call(options: argparse.Namespace, words: list[str], stdin: str | None
         mode=options.mode,
         ask=permission_callback(options.root),
         load_settings=True,
+        wait_for_servers=0,
         host=HostServices(question_handler=question_handler()),
     )
     box.settings.require_rules()

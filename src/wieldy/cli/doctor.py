@@ -259,7 +259,7 @@ def _check_mcp_servers(root: Path) -> list[CheckResult]:
 
 
 async def _connect_servers(root: Path) -> list[CheckResult]:
-    async with Toolbox(root, load_settings=True) as box:
+    async with Toolbox(root, load_settings=True, wait_for_servers=0) as box:
         if not (box.settings.get("mcpServers") or box.settings.pending):
             return [CheckResult("mcp servers", "ok", "none configured")]
 

@@ -208,7 +208,7 @@ def _describe_server(options: argparse.Namespace, *, sign_in: bool = False) -> d
 
 async def _describe_servers(root: str, only: str = "", *, sign_in: bool = False) -> list[dict[str, Any]]:
     """Connect to the servers, or to one, and describe all. With `sign_in` begin the sign-in that it requires."""
-    async with Toolbox(root=root, load_settings=True) as box:
+    async with Toolbox(root=root, load_settings=True, wait_for_servers=0) as box:
         print_settings_problems(box)
         if not (box.settings.get("mcpServers") or box.settings.pending):
             return []
@@ -380,7 +380,15 @@ def _toolbox_factory(options: argparse.Namespace) -> MakeToolbox:
 
     def make_toolbox(ask: Ask, host: HostServices) -> Toolbox:
         servers = options.servers and not is_nested
-        box = Toolbox(options.root, mode=options.mode, ask=ask, load_settings=True, servers=servers, host=host)
+        box = Toolbox(
+            options.root,
+            mode=options.mode,
+            ask=ask,
+            load_settings=True,
+            servers=servers,
+            wait_for_servers=0,
+            host=host,
+        )
         box.settings.require_rules()
         for problem in (*box.settings.errors, *box.settings.warnings, *box.hook_problems):
             print_error(str(problem))

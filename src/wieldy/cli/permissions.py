@@ -364,9 +364,9 @@ def _decode_command(line: str) -> str:
 
 async def _tally_both(commands: Sequence[str], options: argparse.Namespace) -> tuple[Tally, Tally | None]:
     """The decisions by the settings as they are, and as if the sandbox were agreed to; None where no sandbox holds."""
-    async with Toolbox(options.root, mode=options.mode, load_settings=True) as box:
+    async with Toolbox(options.root, mode=options.mode, load_settings=True, servers=False) as box:
         now = await _tally(box, commands)
-    async with Toolbox(options.root, mode=options.mode, settings=_SANDBOX, load_settings=True) as box:
+    async with Toolbox(options.root, mode=options.mode, settings=_SANDBOX, load_settings=True, servers=False) as box:
         holds = await box.workspace.services.sandbox.holds()
         return now, await _tally(box, commands) if holds else None
 

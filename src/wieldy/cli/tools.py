@@ -56,7 +56,7 @@ def main(command: str, argv: list[str]) -> int:
 async def _list_tools(root: str, name: str | None) -> list[dict[str, Any]]:
     # Agents are offered as in a session; whether there could be one is checked below.
     host = HostServices(start_subagent=_refuse_subagent)
-    async with Toolbox(root=root, load_settings=True, host=host) as box:
+    async with Toolbox(root=root, load_settings=True, wait_for_servers=0, host=host) as box:
         print_settings_problems(box)
         if name is None or (name not in box.catalog and name.startswith(MCP_PREFIX)):
             await _connect_servers(box)

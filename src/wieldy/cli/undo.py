@@ -53,7 +53,7 @@ def main(command: str, argv: list[str]) -> int:
 async def _run(command: str, options: argparse.Namespace) -> int:
     from wieldy.files.journal.undo import UndoSelector
 
-    async with with_notices(Toolbox(options.root, load_settings=True)) as box:
+    async with with_notices(Toolbox(options.root, load_settings=True, servers=False)) as box:
         journal = box.workspace.services.journal
         if command == "history":
             return await _history(journal, options)

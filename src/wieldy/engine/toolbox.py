@@ -21,6 +21,7 @@ from wieldy.core.descriptors import add_session
 from wieldy.core.effects import UNKNOWN_EFFECTS
 from wieldy.core.errors import ClosedError, MissingExtra, SettingsError, ToolDefinitionError
 from wieldy.core.events import AnyEvent, Notice
+from wieldy.core.logs import log
 from wieldy.core.option_checks import require_callable, require_count
 from wieldy.core.outcome import ToolResult
 from wieldy.core.state_dirs import JOURNAL_FOLDER, state_home
@@ -84,7 +85,8 @@ class Toolbox:
     `ask` is called with every permission question and returns True, False, words for the model (a no), or an `Answer`;
     without it, what would be asked is denied. `on_question` receives the id of every call about which a person is asked, or
     would be if there were one. `deps` is what tools read as `ctx.deps`, `options` returns `ctx.options`.
-    `servers=False` ignores the MCP servers of the settings, a list of names all others. `load_settings` may name the layers of
+    `servers=False` ignores the MCP servers of the settings, a list of names all others; opening the toolbox waits for them at
+    most `wait_for_servers` seconds, and the tools of a later one come when it is ready. `load_settings` may name the layers of
     files to read: `user`, `project`, `local`. `env` replaces the environment of this process. `state_dir` replaces the user's
     state folder for this toolbox, `session_dir` the folder of its session. With a `backend` the tools work on files and
     processes elsewhere, and `root` is a path there; the toolbox does not close it.
@@ -104,6 +106,7 @@ class Toolbox:
         load_settings: bool | Collection[str] | None = None,
         builtins: bool | Collection[str] = True,
         servers: bool | Collection[str] = True,
+        wait_for_servers: float = 10.0,
         max_concurrency: int | None = None,
         hooks: Sequence[Hook] = (),
         advisers: Sequence[Adviser] = (),
@@ -154,6 +157,7 @@ class Toolbox:
         self.workspace.commands = self.settings.commands
         self.policy = self.settings.policy(self.workspace, mode)
         self._hooks = ConfiguredHooks(self.settings, self.workspace, self.policy, code_hooks=hooks, halt=self.abort)
+        self._server_seconds = wait_for_servers
         self._servers = ConfiguredServers(self.workspace, self.catalog, enabled=servers)
         supervisor = Supervisor()
         self.services = CallServices(
@@ -186,6 +190,8 @@ class Toolbox:
         self._start_servers()
         if (self.workspace.state_dir / JOURNAL_FOLDER).exists():
             await self.workspace.services.journal.start()  # recovers what a crash left half done
+        if self._server_seconds > 0:
+            await self._wait_for_servers(self._server_seconds)
         return self
 
     async def __aexit__(self, *exception: object) -> None:
@@ -399,6 +405,14 @@ class Toolbox:
         """Wait until every MCP server is ready or has failed, at most so many seconds."""
         self._require_open()
         await self._servers.wait(seconds)
+
+    async def _wait_for_servers(self, seconds: float) -> None:
+        """Wait for the MCP servers, and say which are late: a list of tools that is made now lacks theirs."""
+        await self._servers.wait(seconds)
+        if late := self._servers.connecting():
+            text = f"still starting after {seconds:g} s: MCP {', '.join(late)}; the tools come when that is done"
+            log.warning("%s", text)
+            self.events.emit(Notice(text=text))
 
     def _follow_settings(self) -> None:
         """Apply settings files that have changed; takes a few microseconds where none has."""

@@ -34,6 +34,7 @@ class Stage:
         ask: Any = None,
         settings: dict[str, Any] | None = None,
         host: HostServices | None = None,
+        wait_for_servers: float = 0,
         **servers: dict[str, Any],
     ) -> Toolbox:
         """A toolbox with these servers, all of whose tools are allowed."""
@@ -43,6 +44,7 @@ class Stage:
             ask=ask,
             host=host,
             settings={"mcpServers": servers, "permissions": {"allow": allow}, **(settings or {})},
+            wait_for_servers=wait_for_servers,
         )
 
     def words(self) -> list[str]:

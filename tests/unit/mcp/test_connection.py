@@ -14,6 +14,7 @@ from wieldy.core.decision import Answer
 from wieldy.core.effects import UNKNOWN_EFFECTS
 from wieldy.core.events import ToolProgress
 from wieldy.core.outcome import Image
+from wieldy.engine.framework_calls import FrameworkCalls
 from wieldy.mcp.connection import ServerLogMessage
 
 
@@ -32,7 +33,7 @@ async def test_a_server_s_tools_are_offered_checked_and_called(stage, states):
 
 
 @pytest.mark.asyncio
-async def test_opening_waits_for_nobody_and_the_tools_come_by_themselves(stage, states):
+async def test_opening_need_not_wait_and_the_tools_come_by_themselves(stage, states):
     async with stage.box(s=stage.entry(delay=0.3), h=stage.entry(hang=True)) as box:
         assert states(box) == {"s": "connecting", "h": "connecting"}
         assert not [name for name in box.catalog if name.startswith("mcp__")]
@@ -230,3 +231,17 @@ async def test_limits_of_the_settings_hold_for_tools_of_servers_and_go_with_them
         assert tool is not None and tool.unwrapped is servers.servers["s"].tools["mcp__s__echo"]
         assert (await box.call("mcp__s__echo", text="c")).text == "c"
         assert (await box.call("mcp__s__echo", text="d")).is_error
+
+
+@pytest.mark.asyncio
+async def test_the_tools_of_servers_are_there_once_a_toolbox_is_open(stage):
+    async with Toolbox(stage.folder, settings={"mcpServers": {"s": stage.entry()}}) as box:
+        assert "mcp__s__echo" in [each["name"] for each in await box.tools_for("anthropic")]
+        assert "mcp__s__echo" in [each.name for each in FrameworkCalls(box).tools()]
+
+
+@pytest.mark.asyncio
+async def test_opening_waits_no_longer_than_it_is_told_and_names_the_servers_that_are_late(stage, states, caplog):
+    async with stage.box(s=stage.entry(hang=True), wait_for_servers=0.05) as box:
+        assert states(box) == {"s": "connecting"}
+    assert "still starting after 0.05 s: MCP s" in caplog.text
