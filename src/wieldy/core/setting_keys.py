@@ -204,8 +204,8 @@ KEYS: tuple[SettingKey, ...] = (
         "bash.maxMemoryMb",
         "integer",
         None,
-        "Megabytes that each process of a command may use if the command was proven harmless; 0: any. Default: 4096, at most "
-        "half of the memory.",
+        "Megabytes that each process of a command, and all together, may use if the command was proven harmless; 0: any. "
+        "Default: 4096, at most half of the memory.",
     ),
     SettingKey(
         "bash.maxProcesses", "integer", 256, "How many processes a command that was proven harmless may have; 0: any."

@@ -100,7 +100,10 @@ def end_notes(result: CommandResult, meaning: ExitMeaning | None, limit: float, 
 def limit_notes(shell: Shell, result: CommandResult) -> list[str]:
     """Which limit of proven commands ended this one, and the setting that raises it."""
     limits = shell.limits
-    if shell.has_too_many:
+    if shell.exceeded == "memory":
+        what = f"its processes together took more than {limits.memory_mb} MB of memory, so all of them were ended"
+        return [f"{what}: the user can raise `bash.maxMemoryMb`"]
+    if shell.exceeded == "processes":
         what = f"it started more than {limits.processes} processes, so all of them were ended"
         return [f"{what}: the user can raise `bash.maxProcesses`"]
     signaled = -result.code if result.code is not None and result.code < 0 else (result.code or 0) - 128

@@ -24,6 +24,7 @@ COUNT_BITS = 20
 MAX_PIDS_CHECKED = 512
 
 _TAG = re.compile(r"([0-9a-f]{10})[0-9a-f]{6}(?:\.([0-9]+))?\.?")
+_AVAILABLE_LINE = re.compile(rb"MemAvailable: *([0-9]+) kB")
 _LIMITS_LINE = re.compile(rb"^Max file locks +([0-9]+) ", re.MULTILINE)
 
 
@@ -78,6 +79,16 @@ def last_pid() -> int:
 def running_processes() -> int:
     """How many processes and threads the whole machine has; 0 if the system does not tell."""
     return int(_load()[-2].partition(b"/")[2])
+
+
+def available_mb() -> int:
+    """The memory that the whole machine can still give to programs; 0 if the system does not tell."""
+    try:
+        with open("/proc/meminfo", "rb") as file:
+            match = _AVAILABLE_LINE.search(file.read())
+    except OSError:
+        return 0
+    return int(match[1]) >> 10 if match else 0
 
 
 def _load() -> list[bytes]:

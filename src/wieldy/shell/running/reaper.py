@@ -104,6 +104,16 @@ def members(tree: ProcessTree) -> list[Process]:
     return [table[pid] for pid in sorted(pids)]
 
 
+def memory_mb(processes: Iterable[Process]) -> int:
+    """The memory that processes have for themselves, without the files that they map."""
+    pages = 0
+    for process in processes:
+        with contextlib.suppress(OSError, ValueError), open(f"{PROC}/{process.pid}/statm", "rb") as file:
+            resident, shared = map(int, file.read().split()[1:3])
+            pages += resident - shared
+    return pages * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
 def wait_for_members(tree: ProcessTree, seconds: float) -> list[Process]:
     """Wait until all members of a tree have ended, but at most this long, and return those that have not."""
     processes = members(tree)

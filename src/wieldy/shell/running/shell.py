@@ -17,8 +17,17 @@ from msgspec import Struct
 from wieldy.core.threads import in_thread, run_waiting
 from wieldy.shell.running.launch import NO_LIMITS, Limits, StartedProcess
 from wieldy.shell.running.output import OutputCapture
-from wieldy.shell.running.process_tag import last_pid, may_have_descendants, running_processes
-from wieldy.shell.running.reaper import GRACE, HAS_PROC, Process, ProcessTree, end_tree, members, wait_for_members
+from wieldy.shell.running.process_tag import available_mb, last_pid, may_have_descendants, running_processes
+from wieldy.shell.running.reaper import (
+    GRACE,
+    HAS_PROC,
+    Process,
+    ProcessTree,
+    end_tree,
+    members,
+    memory_mb,
+    wait_for_members,
+)
 
 READ_BYTES = 1 << 20
 READS_PER_EVENT = 8
@@ -173,15 +182,15 @@ class Shell:
         self._reported_bytes = 0
         self._closed = False
         self._next_output: asyncio.Future[None] | None = None
-        self.has_too_many = False
-        """Whether it was ended because it had started too many processes."""
+        self.exceeded: Literal["processes", "memory"] | None = None
+        """The limit of all its processes together that it was ended for."""
         self.peak_mb = 0
         """The memory that its largest process used, where that is known."""
         self.limits = limits
         self._counting: asyncio.Task[None] | None = None
         self._watch_exit()
-        if limits.processes and HAS_PROC:
-            self._count_later(COUNT_DELAY, running_processes())
+        if (limits.processes or limits.memory_mb) and HAS_PROC:
+            self._count_later(COUNT_DELAY, running_processes(), available_mb())
 
     @property
     def seconds(self) -> float:
@@ -277,26 +286,37 @@ class Shell:
             futures: list[asyncio.Future[Any]] = [self.exit, *events]
             await asyncio.wait(futures, timeout=left, return_when=asyncio.FIRST_COMPLETED)
 
-    def _count_later(self, delay: float, before: int) -> None:
-        """Count its processes from time to time: no system tells when there are too many, and root has no limit of its own."""
+    def _count_later(self, delay: float, processes: int, memory: int) -> None:
+        """Count its processes and their memory from time to time: no system tells when it is too much, and root has no limit
+        of its own. The numbers are those of the whole machine before it started."""
 
         def count() -> None:
             if self.exit.done() or self._closed:
                 return
-            # How many run on the whole machine is read at once, and most commands start few.
-            if running_processes() - before > self.limits.processes // 2:
-                self._counting = asyncio.get_running_loop().create_task(self._end_if_too_many(delay, before))
+            # What the whole machine has is read at once, and most commands take little of it.
+            limits, free = self.limits, available_mb()
+            many = limits.processes and running_processes() - processes > limits.processes // 2
+            if many or (limits.memory_mb and memory - free > limits.memory_mb // 4):
+                self._counting = asyncio.get_running_loop().create_task(again())
             else:
-                self._count_later(min(2 * delay, MAX_COUNT_DELAY), before)
+                self._count_later(min(2 * delay, MAX_COUNT_DELAY), processes, max(memory, free))
+
+        async def again() -> None:
+            if not await self._end_if_too_many() and not self.exit.done():
+                self._count_later(min(2 * delay, MAX_COUNT_DELAY), processes, memory)
 
         asyncio.get_running_loop().call_later(delay, count)
 
-    async def _end_if_too_many(self, delay: float, before: int) -> None:
-        if len(await in_thread(members, ProcessTree(self.tag))) > self.limits.processes:
-            self.has_too_many = True
-            await self.terminate(0)
-        elif not self.exit.done():
-            self._count_later(min(2 * delay, MAX_COUNT_DELAY), before)
+    async def _end_if_too_many(self) -> bool:
+        found = await in_thread(members, ProcessTree(self.tag))
+        if 0 < self.limits.processes < len(found):
+            self.exceeded = "processes"
+        elif 0 < self.limits.memory_mb < memory_mb(found):
+            self.exceeded = "memory"
+        else:
+            return False
+        await self.terminate(0)
+        return True
 
     def _watch_exit(self) -> None:
         loop = asyncio.get_running_loop()

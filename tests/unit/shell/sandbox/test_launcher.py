@@ -21,6 +21,7 @@ from tests.needs import skip_untested
 from wieldy import Toolbox
 from wieldy.core.errors import ToolFailure
 from wieldy.engine.workspace_services import open_workspace
+from wieldy.shell.running.exit_notes import limit_notes
 from wieldy.shell.running.launch import NO_LIMITS, Limits
 from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import CommandResult, collect_result, stop_and_collect
@@ -328,8 +329,21 @@ async def test_processes_are_counted_also_those_of_root(shells: ShellSession) ->
     while await shell.next_progress(shell.started + 60):
         pass
     await collect_result(shell)
-    assert shell.has_too_many
+    assert shell.exceeded == "processes"
     assert subprocess.run(["pgrep", "-cf", "^sleep 61$"], capture_output=True, check=False).stdout.strip() == b"0"
+
+
+@pytest.mark.asyncio
+async def test_processes_side_by_side_share_the_limit_of_memory(shells: ShellSession) -> None:
+    one = "(head -c 60000000 /dev/zero; sleep 62) | tail -c 60000000"
+    # Below the limit for each process; the fall of free memory shows also while other programs end.
+    shell = shells.start(" & ".join([one] * 16) + " & wait", cwd="/", reading=Reading(), limits=Limits(memory_mb=300))
+    while await shell.next_progress(shell.started + 60):
+        pass
+    result = await collect_result(shell)
+    assert shell.exceeded == "memory"
+    assert "together took more than 300 MB of memory" in str(limit_notes(shell, result))
+    assert subprocess.run(["pgrep", "-cf", "^sleep 62$"], capture_output=True, check=False).stdout.strip() == b"0"
 
 
 @pytest.mark.asyncio
