@@ -8,6 +8,7 @@ import sys
 from wieldy.core.console import flush_streams, print_error, reopen_closed_streams, write
 
 INTERRUPTED = 130
+BROKEN_PIPE = 141
 
 
 def main() -> int:
@@ -29,9 +30,9 @@ def _print_version() -> int:
     try:
         write(f"wieldy {__version__}", flush=True)
     except BrokenPipeError:
-        return 0
+        return BROKEN_PIPE
     except OSError as error:
-        print_error(error.strerror)
+        print_error(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
         return 1
     return 0
 
@@ -42,9 +43,16 @@ def program() -> None:
     `os._exit` skips interpreter finalization: a worker thread that is still blocked, for example in a read of stdin, would
     delay or crash it. Everything that must last is on disk and closed by now.
     """
+    _require_utf8()
     code = main()
     flush_streams()
     os._exit(code)
+
+
+def _require_utf8() -> None:
+    """Start again in Python's UTF-8 mode where names of files would be ASCII: `LC_ALL=POSIX` with `PYTHONUTF8=0`."""
+    if sys.getfilesystemencoding() == "ascii" and sys.executable:
+        os.execv(sys.executable, [sys.orig_argv[0], "-X", "utf8", *sys.orig_argv[1:]])
 
 
 def _remove_current_folder_from_path() -> None:

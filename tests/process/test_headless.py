@@ -282,22 +282,43 @@ def test_closed_streams_and_no_terminal_are_no_obstacle(wieldy, script, project,
     assert (alone.stdout, alone.returncode) == ("fine\n", 0)
 
 
-def test_a_reader_that_leaves_is_no_error(wieldy, script, project, environment):
-    command = [
-        sys.executable,
-        "-m",
-        "wieldy",
-        "-p",
-        "x",
-        script([{"text": "y" * 300_000}]),
-        "--output-format=stream-json",
-    ]
+@pytest.mark.parametrize("output", ["text", "json", "stream-json"])
+def test_a_reader_that_leaves_is_an_error_that_names_the_session(wieldy, script, project, environment, output):
+    model = script([{"text": "y" * 300_000}])
+    command = [sys.executable, "-m", "wieldy", "-p", "x", model, f"--output-format={output}"]
     done = subprocess.run(
-        ["sh", "-c", '"$@" | head -c 10; exit 0', "sh", *command],
+        ["bash", "-c", '"$@" | head -c 10; exit ${PIPESTATUS[0]}', "bash", *command],
         cwd=project, env=environment, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    assert "Traceback" not in done.stderr
-    assert done.stderr == ""
+    assert done.returncode == 1
+    incomplete, resume = done.stderr.splitlines()
+    assert incomplete == "wieldy: the output is incomplete: its reader has closed the pipe"
+    again = wieldy("-p", "and now?", script([{"text": "on we go"}]), "--resume", resume.rpartition(" ")[2])
+    assert again.stdout == "on we go\n"
+
+
+def test_a_reader_that_leaves_early_interrupts_the_run(script, project, environment):
+    command = [sys.executable, "-m", "wieldy", "-p", "x", script([READ], [WRITE], [{"text": "never"}])]
+    reader, output = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*command, "--output-format=stream-json"], stdout=output, stderr=subprocess.PIPE,
+        cwd=project, env=environment, text=True, timeout=60, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    os.close(output)
+    assert done.returncode == 1
+    session = done.stderr.split()[-1]
+    transcript = Path(environment["WIELDY_HOME"]) / "sessions" / session / "transcript.jsonl"
+    assert "never" not in transcript.read_text()
+
+
+def test_a_time_limit_ends_a_run_like_other_limits_and_names_the_session(wieldy, script):
+    done = wieldy("-p", "x", script([SLEEP], [{"text": "never"}]), "--dangerously-skip-permissions", "--timeout=1.5")
+    assert (done.returncode, done.stdout) == (4, "")
+    stopped, resume = done.stderr.splitlines()
+    assert stopped == "wieldy: stopped after 1.5 s (--timeout)"
+    again = wieldy("-p", "and now?", script([{"text": "on we go"}]), "--resume", resume.rpartition(" ")[2])
+    assert again.stdout == "on we go\n"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -331,6 +352,7 @@ def test_a_signal_ends_it_in_order_and_leaves_a_session_one_can_go_on_with(
     last = json.loads(out.splitlines()[-1])
     assert (last["type"], last["terminal_reason"]) == ("result", "interrupted")
     assert last["errors"] == ["interrupted by the user" if number == signal.SIGINT else "ended by SIGTERM"]
+    assert err == f"wieldy: continue with: wieldy -p --resume {session}\n"
     done = wieldy("-p", "and now?", script([{"text": "on we go"}]), "--resume", session)
     assert done.stdout == "on we go\n"
 
@@ -364,7 +386,7 @@ def test_a_signal_while_it_waits_for_the_next_prompt_ends_it(script, project, en
     os.kill(running.pid, number)
     assert running.wait(20) == code
     assert running.stderr is not None
-    assert running.stderr.read() == ""
+    assert running.stderr.read().startswith("wieldy: continue with: wieldy -p --resume ")
     for stream in (running.stdin, running.stdout, running.stderr):
         stream.close()
 

@@ -85,7 +85,14 @@ def test_output_that_cannot_be_written_is_told_in_plain_words(project, environme
             text=True,
             timeout=60,
         )
-    assert (done.returncode, done.stderr) == (1, "wieldy: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, "wieldy: stdout: No space left on device\n")
+
+
+def test_names_beyond_ascii_work_where_python_would_take_them_for_ascii(project, wieldy):
+    ascii_only = {"LC_ALL": "POSIX", "PYTHONUTF8": "0"}
+    done = wieldy("call", "Write", "file_path=grün.txt", "content=ä", "--mode", "acceptEdits", env=ascii_only)
+    assert done.returncode == 0, done.stderr
+    assert (project / "grün.txt").read_text(encoding="utf-8") == "ä"
 
 
 def test_modules_of_the_project_are_not_taken_for_those_of_python(project, wieldy):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
@@ -27,6 +26,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
+BROKEN_PIPE = 141  # as if SIGPIPE had ended the program, which `head` does to every other one
 
 
 def run(argv: list[str]) -> int:
@@ -42,10 +42,10 @@ def report_errors(command: Callable[[], int], *, debug: bool = False) -> int:
     try:
         _replace_relative_home()
         code = command()
-        sys.stdout.flush()
+        console.flush_stdout()
     except BrokenPipeError:
         console.discard_stdout()
-        return 0
+        return BROKEN_PIPE
     except KeyboardInterrupt:
         console.write_error("interrupted")
         return INTERRUPTED

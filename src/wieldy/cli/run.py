@@ -8,7 +8,8 @@ import os
 import select
 import stat
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,9 @@ from wieldy.cli.arguments import (
     tool_names,
 )
 from wieldy.cli.signals import SignalHandler
-from wieldy.core.console import encode_json, print_error, require_stdout, write, write_json_text
+from wieldy.core.console import discard_stdout, encode_json, print_error, require_stdout, write, write_json_text
 from wieldy.core.errors import WieldyError
+from wieldy.core.text import format_duration
 
 if TYPE_CHECKING:
     from wieldy.agent.loop import Prompt
@@ -220,14 +222,15 @@ def _thinking_budget(options: argparse.Namespace) -> int | None:
 
 MAX_STDIN_BYTES = 10 * 1024 * 1024
 STDIN_SECONDS = 3.0  # how long an open pipe may stay silent when a prompt was given
-USAGE_ERROR = 2
+ERROR, USAGE_ERROR, LIMIT = 1, 2, 4
 
 EXAMPLES = """examples:
   wieldy -p "what does this project do?" --model anthropic/claude-sonnet-5-5
   git diff | wieldy -p "review this" --allowed-tools "Read Grep Bash(git log:*)"
   wieldy -p "fix the failing test" --permission-mode acceptEdits --output-format stream-json --max-turns 20
 
-exit codes: 0 done, 1 error, 2 usage, 3 a call was denied, 4 a limit was reached, 130 interrupted, 129 or 143 terminated"""
+exit codes: 0 done, 1 error, 2 usage, 3 a call was denied, 4 a limit was reached, 130 interrupted, 129 or 143 terminated.
+A run that was stopped, or whose output nothing reads any more (1), names the session to resume on stderr."""
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -266,6 +269,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--input-format", choices=("text", "stream-json"), default="text", help="what to read from stdin")
     add("--include-partial-messages", action="store_true", help="with stream-json: write text deltas as they arrive")
     add_session_options(parser)
+    add("--timeout", type=amount, metavar="SECONDS", help="stop after this time, with the exit code of a limit")
     add("--json-schema", metavar="FILE", help="answer with JSON that fits this schema: a file, or its JSON")
     add(
         "--permission-prompt-tool",
@@ -310,6 +314,50 @@ def _read_stdin(has_prompt: bool) -> str:
 
 
 async def _run(options: argparse.Namespace, arguments: Mapping[str, Any], prompt: str, signals: SignalHandler) -> int:
+    output = _Output(_write_text if options.output_format == "text" else write_json_text)
+    deadline = _Deadline(options.timeout)
+    try:
+        session, protocol = await _open(options, arguments, output)
+    except WieldyError as failure:
+        if options.output_format != "text":
+            result = {"type": "result", "subtype": "error_during_execution", "is_error": True, "errors": [str(failure)]}
+            write_json_text(encode_json(result) + "\n")
+        raise
+    try:
+        async with session:
+            task = asyncio.current_task()
+            assert task is not None
+
+            def stop(reason: str) -> None:
+                if session.running:
+                    session.abort(reason)
+                else:
+                    task.cancel()
+
+            signals.call_on_signal(stop)
+            output.abort = session.abort
+            _report_problems(session)
+            with deadline.limit(stop):
+                code = await _converse(session, options, prompt, protocol, output)
+    except asyncio.CancelledError:
+        if signals.exit_code is None and not deadline.passed:
+            raise
+        code = ERROR
+    finally:
+        if protocol is not None:
+            await protocol.aclose()
+    if output.is_broken:
+        print_error("the output is incomplete: its reader has closed the pipe")
+    stopped = signals.exit_code or (LIMIT if deadline.passed else ERROR if output.is_broken else None)
+    if stopped and session.messages and not options.no_session_persistence:
+        print_error(f"continue with: wieldy -p --resume {session.id}")
+    return stopped or code
+
+
+async def _open(
+    options: argparse.Namespace, arguments: Mapping[str, Any], output: _Output
+) -> tuple[Session, ControlProtocol | None]:
+    """Make the session, and the protocol where a program sends the prompts. Raises `WieldyError`."""
     from wieldy.agent.session import Session
     from wieldy.engine.workspace_services import HostServices
 
@@ -337,33 +385,55 @@ async def _run(options: argparse.Namespace, arguments: Mapping[str, Any], prompt
         session.box.settings.require_rules()
         return session
 
-    protocol: ControlProtocol | None = None
-    try:
-        if options.input_format == "stream-json":
-            protocol = _control_protocol(options, open_session)
-            session = await protocol.open()
-        else:
-            session = open_session()
-    except WieldyError as failure:
-        if options.output_format != "text":
-            result = {"type": "result", "subtype": "error_during_execution", "is_error": True, "errors": [str(failure)]}
-            write_json_text(encode_json(result) + "\n")
-        raise
-    try:
-        async with session:
-            task = asyncio.current_task()
-            assert task is not None
-            signals.call_on_signal(lambda reason: session.abort(reason) if session.running else task.cancel())
-            _report_problems(session)
-            code = await _converse(session, options, prompt, protocol)
-    except asyncio.CancelledError:
-        if signals.exit_code is None:
-            raise
-        code = signals.exit_code
-    finally:
-        if protocol is not None:
-            await protocol.aclose()
-    return signals.exit_code or code
+    if options.input_format == "stream-json":
+        protocol = _control_protocol(options, open_session, output)
+        return await protocol.open(), protocol
+    return open_session(), None
+
+
+class _Deadline:
+    """The time that a run may take; None is no limit."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.passed = False
+        self._seconds = seconds
+
+    @contextmanager
+    def limit(self, stop: Callable[[str], None]) -> Iterator[None]:
+        """Call `stop` with the reason when the time is over before the work of the `with` block is done."""
+        if self._seconds is None:
+            yield
+            return
+        reason = f"stopped after {format_duration(self._seconds)} (--timeout)"
+
+        def expire() -> None:
+            self.passed = True
+            stop(reason)
+
+        timer = asyncio.get_running_loop().call_later(self._seconds, expire)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+class _Output:
+    """Writes to stdout. Where its reader has closed the pipe, the run is interrupted in order, and recorded."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self.is_broken = False
+        self.abort: Callable[[str], None] = lambda reason: None
+        self._write = write
+
+    def __call__(self, text: str) -> None:
+        if self.is_broken:
+            return
+        try:
+            self._write(text)
+        except BrokenPipeError:
+            discard_stdout()
+            self.is_broken = True
+            self.abort("the reader of the output has closed the pipe")
 
 
 def _permission_tool(name: str, host: ControlHost | None) -> PermissionTool:
@@ -385,7 +455,7 @@ def _report_problems(session: Session) -> None:
 
 
 async def _converse(
-    session: Session, options: argparse.Namespace, prompt: str, protocol: ControlProtocol | None
+    session: Session, options: argparse.Namespace, prompt: str, protocol: ControlProtocol | None, output: _Output
 ) -> int:
     from wieldy.faces.headless import converse
 
@@ -395,13 +465,16 @@ async def _converse(
             return
         try:
             async for each in protocol.prompts():
+                if output.is_broken:
+                    return
                 yield each
+                if output.is_broken:
+                    return
         except WieldyError as error:
             raise UsageError(str(error)) from None
 
     is_hosted = protocol is not None and protocol.is_hosted
     partial = options.include_partial_messages
-    output = _write_text if options.output_format == "text" else write_json_text
     return await converse(
         session,
         prompts(),
@@ -413,12 +486,12 @@ async def _converse(
     )
 
 
-def _control_protocol(options: argparse.Namespace, open_session: OpenSession) -> ControlProtocol:
+def _control_protocol(options: argparse.Namespace, open_session: OpenSession, output: _Output) -> ControlProtocol:
     from wieldy.faces.headless.control import ControlProtocol
 
     return ControlProtocol(
         _stdin_lines(),
-        write_json_text if options.output_format == "stream-json" else lambda text: None,
+        output if options.output_format == "stream-json" else lambda text: None,
         open_session,
         replay_prompts=options.replay_user_messages,
         report_states=os.environ.get("CLAUDE_CODE_SDK_READS_SESSION_STATE") == "1",

@@ -148,9 +148,21 @@ def print_error(text: object) -> None:
 
 def _write(stream: TextIO, fragments: tuple[Fragment, ...], end: str, flush: bool) -> None:
     stream = getattr(stream, "unguarded", stream)
-    stream.write(render(*fragments, color=uses_color(stream)) + end)
-    if flush:
-        stream.flush()
+    with _name_stream(stream):
+        stream.write(render(*fragments, color=uses_color(stream)) + end)
+        if flush:
+            stream.flush()
+
+
+@contextmanager
+def _name_stream(stream: TextIO) -> Iterator[None]:
+    """Make an error of a stream say which one cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and not isinstance(stream, ClosedStdout):
+            error.filename = "stderr" if stream is getattr(sys.stderr, "unguarded", sys.stderr) else "stdout"
+        raise
 
 
 def encode_json(value: Any, *, indent: int | None = None) -> str:
@@ -175,8 +187,16 @@ def write_json(value: Any) -> None:
 def write_json_text(encoded: str) -> None:
     """Write encoded JSON to stdout at once."""
     stream = getattr(sys.stdout, "unguarded", sys.stdout)
-    stream.write(escape_json(encoded))
-    stream.flush()
+    with _name_stream(stream):
+        stream.write(escape_json(encoded))
+        stream.flush()
+
+
+def flush_stdout() -> None:
+    """Write what is buffered for stdout."""
+    stream = getattr(sys.stdout, "unguarded", sys.stdout)
+    with _name_stream(stream):
+        stream.flush()
 
 
 def write_to_parent(data: bytes) -> None:
