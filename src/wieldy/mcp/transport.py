@@ -62,14 +62,15 @@ async def open_relay(name: str, relay: McpRelay | None) -> AsyncIterator[Any]:
         try:
             response = dict(await relay(name, message))
         except WieldyError as failure:
-            response = {"error": {"code": INTERNAL_ERROR, "message": str(failure)}}
-        if "id" in message:  # a notification has no response
-            line = json.dumps({"jsonrpc": "2.0", **response, "id": message["id"]}).encode()
+            response = _error(str(failure))
+        if "id" in message and "method" in message:  # a notification has no response, and neither has a response
+            answer = {key: response[key] for key in ("result", "error") if key in response}
+            answer = answer or _error("its answer has neither a result nor an error")
+            line = json.dumps({"jsonrpc": "2.0", **answer, "id": message["id"]}).encode()
             try:
                 MessageMeter().add(line)
             except MessageTooLarge as error:
-                problem = {"code": INTERNAL_ERROR, "message": str(error)}
-                line = json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": problem}).encode()
+                line = json.dumps({"jsonrpc": "2.0", "id": message["id"], **_error(str(error))}).encode()
             await responses.send(StdoutParser(name, OutputTail())(line))
 
     async def forward() -> None:
@@ -82,6 +83,10 @@ async def open_relay(name: str, relay: McpRelay | None) -> AsyncIterator[Any]:
             yield read, write
         finally:
             tasks.cancel_scope.cancel()
+
+
+def _error(message: str) -> dict[str, Any]:
+    return {"error": {"code": INTERNAL_ERROR, "message": message}}
 
 
 class MessageTooLarge(ValueError):

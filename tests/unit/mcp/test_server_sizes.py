@@ -8,7 +8,9 @@ import gzip
 import json
 import resource
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+import time
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 
 from wieldy.engine.workspace_services import HostServices
 from wieldy.mcp.config import KINDS
+from wieldy.mcp.definitions import MAX_ITEMS
 from wieldy.mcp.transport import (
     MAX_MESSAGE_BYTES,
     MAX_MESSAGE_VALUES,
@@ -147,87 +150,221 @@ async def test_no_compression_is_asked_for_and_a_compressed_answer_is_read_all_t
     assert heads and all("accept-encoding: identity" in head for head in heads)
 
 
-def huge_answer(message: Mapping[str, Any]) -> dict[str, Any]:
-    """What a server answers: to a call, more values than it may."""
-    if message.get("method") == "tools/call":
-        result: Any = {"content": [], "structuredContent": {"a": [[]] * (2 * MAX_MESSAGE_VALUES)}}
-    elif (result := ANSWERS.get(message.get("method"))) is None:
-        return {"error": {"code": -32601, "message": "unknown"}}
-    return {"result": result}
+class Hostile:
+    """A server that goes over one bound, whatever carries its messages."""
+
+    def __init__(self, bound: str) -> None:
+        self.bound = bound
+        self.lists: list[float] = []  # when its tools were listed, by its clock
+        self.over = asyncio.Event()
+
+    @property
+    def is_deaf(self) -> bool:
+        """Whether it reads no answers to what it asks."""
+        return self.bound == "requests"
+
+    def replies(self, message: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """What it sends for a message, the answer last."""
+        method, first = message.get("method"), list[dict[str, Any]]()
+        if method is None or "id" not in message:
+            return []
+        if method == "initialize":
+            result: dict[str, Any] = {**INFO, "capabilities": {"tools": {"listChanged": True}}}
+        elif method == "tools/list":
+            self.lists.append(time.monotonic())
+            number = 10_000 if self.bound == "tools" else 1
+            result = {"tools": [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(number)]}
+            if self.bound == "refreshes":
+                first = [{"method": "notifications/tools/list_changed"}] * 20
+        elif method == "tools/call" and self.bound == "requests":
+            first, result = [{"id": number, "method": "ping"} for number in range(60_000)], {"content": []}
+        elif method == "tools/call":
+            result = self._result()
+        else:
+            return [{"id": message["id"], "error": {"code": -32601, "message": "unknown"}}]
+        return [*first, {"id": message["id"], "result": result}]
+
+    def _result(self) -> dict[str, Any]:
+        if self.bound == "size":
+            return {"content": [{"type": "text", "text": "x" * (MAX_MESSAGE_BYTES + 1)}]}
+        if self.bound == "values":
+            return {"content": [], "structuredContent": {"a": [[]] * (2 * MAX_MESSAGE_VALUES)}}
+        audio = {"type": "audio", "mimeType": "audio/wav", "data": "aGVsbG8="}
+        image = {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="}
+        text = {"type": "text", "text": ("data:image/x;base64," + "QUJD" * 60 + " ") * 500}
+        return {"content": [image] * 1500 + [audio] * 1500 + [text]}
+
+    def lines(self, message: Mapping[str, Any]) -> list[bytes]:
+        return [json.dumps({"jsonrpc": "2.0", **reply}).encode() for reply in self.replies(message)]
 
 
 @asynccontextmanager
-async def http_kind(stage: Any) -> AsyncIterator[dict[str, Any]]:
-    async def answer(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
-        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], **huge_answer(message)}).encode()
-        writer.write(b"HTTP/1.1 200 OK\r\n" + JSON + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+async def listening(
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]], server: Hostile
+) -> AsyncIterator[int]:
+    """The port of what serves each connection; a connection is closed when it has been served."""
 
-    async with server_that(answer) as url:
-        yield {"type": "http", "url": url}
+    async def serve_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            await serve(reader, writer)
+        writer.close()
+
+    listener = await asyncio.start_server(serve_and_close, "127.0.0.1", 0, limit=1 << 20)
+    try:
+        yield listener.sockets[0].getsockname()[1]
+    finally:
+        server.over.set()
+        listener.close()
+
+
+async def read_request(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]]:
+    """The method of an HTTP request, and its message."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    lengths = [int(line.split(":")[1]) for line in head.split("\r\n") if line.startswith("content-length")]
+    return head.split(" ")[0], json.loads(await reader.readexactly(lengths[0])) if lengths else {}
+
+
+ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: gzip\r\nConnection: close\r\n\r\n"
+
+
+class Events:
+    """Writes a compressed stream of events: what is bounded is what it decodes to."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self._packer = zlib.compressobj(1, wbits=31)
+        writer.write(EVENTS)
+
+    async def send(self, *events: bytes) -> None:
+        packed = self._packer.compress(b"".join(event + b"\n\n" for event in events))
+        self._writer.write(packed + self._packer.flush(zlib.Z_SYNC_FLUSH))
+        await self._writer.drain()
 
 
 @asynccontextmanager
-async def sse_kind(stage: Any) -> AsyncIterator[dict[str, Any]]:
-    events: list[asyncio.StreamWriter] = []
+async def http_kind(server: Hostile, stage: Any) -> AsyncIterator[dict[str, Any]]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        method, message = await read_request(reader)
+        if method != "post":
+            writer.write(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        elif "method" not in message and server.is_deaf:
+            await server.over.wait()
+        elif lines := server.lines(message):
+            await Events(writer).send(*(b"data: " + line for line in lines))
+        else:
+            writer.write(ACCEPTED)
+
+    async with listening(serve, server) as port:
+        yield {"type": "http", "url": f"http://127.0.0.1:{port}/mcp"}
+
+
+@asynccontextmanager
+async def sse_kind(server: Hostile, stage: Any) -> AsyncIterator[dict[str, Any]]:
+    streams: list[Events] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-            if head.startswith("get"):
-                events.append(writer)
-                writer.write(
-                    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent: endpoint\ndata: /post\n\n"
-                )
-                return
-            lengths = [int(line.split(":")[1]) for line in head.split("\r\n") if line.startswith("content-length")]
-            message = json.loads(await reader.readexactly(lengths[0]))
-            writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        method, message = await read_request(reader)
+        if method == "get":
+            streams.append(Events(writer))
+            await streams[-1].send(b"event: endpoint\ndata: /post")
+            await server.over.wait()
+        elif "method" not in message and server.is_deaf:
+            await server.over.wait()
+        else:
+            writer.write(ACCEPTED)
             writer.close()
-            if "id" in message:
-                answer = json.dumps({"jsonrpc": "2.0", "id": message["id"], **huge_answer(message)})
-                events[-1].write(f"event: message\ndata: {answer}\n\n".encode())
-                await events[-1].drain()
+            await streams[-1].send(*(b"event: message\ndata: " + line for line in server.lines(message)))
 
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield {"type": "sse", "url": f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/sse"}
-    finally:
-        for writer in events:
-            writer.close()
-        listening.close()
+    async with listening(serve, server) as port:
+        yield {"type": "sse", "url": f"http://127.0.0.1:{port}/sse"}
+
+
+PUMP = """
+import os, socket, sys, threading
+link = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+def forward():
+    while data := os.read(0, 65536):
+        link.sendall(data)
+        if "deaf" in sys.argv and b"tools/call" in data: return  # and reads no more
+    link.shutdown(socket.SHUT_WR)
+threading.Thread(target=forward, daemon=True).start()
+while data := link.recv(65536):
+    while data: data = data[os.write(1, data):]
+"""
 
 
 @asynccontextmanager
-async def stdio_kind(stage: Any) -> AsyncIterator[dict[str, Any]]:
-    yield flood(stage, "values")
+async def stdio_kind(server: Hostile, stage: Any) -> AsyncIterator[dict[str, Any]]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            writer.write(b"".join(each + b"\n" for each in server.lines(json.loads(line))))
+            await writer.drain()
+
+    async with listening(serve, server) as port:
+        args = ["-I", "-S", "-c", PUMP, str(port), "deaf" if server.is_deaf else "hears"]
+        yield {"command": sys.executable, "args": args}
 
 
 @asynccontextmanager
-async def sdk_kind(stage: Any) -> AsyncIterator[dict[str, Any]]:
+async def sdk_kind(server: Hostile, stage: Any) -> AsyncIterator[dict[str, Any]]:
     yield {"type": "sdk"}
 
 
-async def relay(server: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
-    return huge_answer(message)
-
-
 SERVERS_OF_KINDS = {"stdio": stdio_kind, "http": http_kind, "sse": sse_kind, "sdk": sdk_kind}
+BOUNDS = ("size", "values", "tools", "refreshes", "requests", "files")
+ONLY_ANSWERS = frozenset({"sdk"})
+"""Kinds whose servers can send nothing but the answer to a request."""
 
 
+@pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize("kind", sorted(set(KINDS.values())))
-async def test_every_kind_of_server_is_bounded(stage, kind):
-    host = HostServices(mcp_relay=relay)
+async def test_every_kind_of_server_is_bounded(stage, kind, bound):
+    server = Hostile(bound)
+
+    async def relay(name: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        return (server.replies(message) or [{}])[0]
+
     async with (
-        SERVERS_OF_KINDS[kind](stage) as entry,
+        SERVERS_OF_KINDS[kind](server, stage) as entry,
         asyncio.timeout(60),
-        stage.box(host=host, h={**entry, "timeout": 10_000}) as box,
+        stage.box(
+            host=HostServices(mcp_relay=relay), h={**entry, "timeout": 1_000 if server.is_deaf else 20_000}
+        ) as box,
     ):
         await box.connected()
-        tool = next(name for name in box.catalog if name.startswith("mcp__h__"))
-        result = await box.call(tool, {})
+        managed = box.workspace.services.mcp_servers.servers["h"]
+        if bound == "refreshes" and kind in ONLY_ANSWERS:
+            assert managed.connection.state.name == "failed"
+            assert "neither a result nor an error" in managed.connection.state.why
+            return
+        assert managed.connection.state.name == "ready", managed.connection.state
+        if bound == "tools":
+            assert len(managed.tools) == MAX_ITEMS
+            why = f"it and those after it: the first {MAX_ITEMS:,} tools of a server are used"
+            assert managed.quarantined == {f"t{MAX_ITEMS}": why}
+            return
+        if bound == "refreshes":
+            while len(server.lists) < 3:
+                await asyncio.sleep(0.02)
+            assert server.lists[2] - server.lists[1] > 0.9
+            return
+        before, most = len(asyncio.all_tasks()), 0
+        call = asyncio.ensure_future(box.call("mcp__h__t0", {}))
+        while not call.done():
+            await asyncio.sleep(0.01)
+            most = max(most, len(asyncio.all_tasks()) - before)
+        result = await call
+        if bound == "files":
+            assert not result.is_error and "more files are left out" in result.text
+            assert len(list((box.workspace.session_dir / "tool-results").iterdir())) <= 200
+            return
         assert result.is_error and len(result.text) < 1_000
-        if kind != "sse":  # whose events the SDK bounds itself
-            assert f"more than {MAX_MESSAGE_VALUES:,} values" in result.text
+        if bound == "requests":
+            assert most < MAX_OPEN_REQUESTS + 40
+        elif kind != "sse":  # whose events the SDK bounds itself
+            told = {"size": f"more than {MAX_MESSAGE_BYTES >> 20} MiB", "values": f"{MAX_MESSAGE_VALUES:,} values"}
+            assert told[bound] in result.text
 
 
 class Message:
@@ -279,88 +416,3 @@ async def test_requests_of_one_number_count_once_and_cancelled_ones_no_more():
     read, _ = ServerStreams(Source([*same, *cancelled, Message(999)]), Sink()).streams
     seen = [await asyncio.wait_for(read.receive(), 5) for _ in range(1 + len(cancelled) + 1)]
     assert [each.id for each in seen[:2]] == [1, 2] and seen[-1].id == 999
-
-
-FLOODS = """
-import json, sys, time
-mode = sys.argv[1]
-def say(message): sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n"); sys.stdout.flush()
-for line in sys.stdin:
-    message = json.loads(line)
-    match message.get("method"):
-        case "initialize":
-            info = {"name": "f", "version": "1"}
-            capabilities = {"tools": {"listChanged": True}}
-            version = message["params"]["protocolVersion"]
-            say({"id": message["id"], "result": {"protocolVersion": version, "serverInfo": info, "capabilities": capabilities}})
-        case "tools/list":
-            with open(sys.argv[2], "a") as log: log.write(f"{time.monotonic()}\\n")
-            number = 10_000 if mode == "tools" else 3
-            tools = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(number)]
-            say({"id": message["id"], "result": {"tools": tools}})
-            if mode == "changes":
-                for _ in range(20): say({"method": "notifications/tools/list_changed"})
-        case "tools/call" if mode == "files":
-            part = {"type": "audio", "mimeType": "audio/wav", "data": "aGVsbG8="}
-            text = {"type": "text", "text": ("data:image/x;base64," + "QUJD" * 60 + " ") * 500}
-            image = {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="}
-            parts = {"t0": [part] * 3000 + [text], "t1": [image] * 3500}[message["params"]["name"]]
-            say({"id": message["id"], "result": {"content": parts}})
-        case "tools/call" if mode == "values":
-            values = "[" + "[]," * 2_000_000 + "[]]"
-            result = '{"content": [], "structuredContent": {"a": ' + values + "}}"
-            sys.stdout.write('{"jsonrpc": "2.0", "id": ' + json.dumps(message["id"]) + ', "result": ' + result + "}\\n")
-            sys.stdout.flush()
-        case "tools/call" if mode == "pings":
-            for number in range(60_000):
-                say({"id": number, "method": "ping"})
-            say({"id": message["id"], "result": {"content": [{"type": "text", "text": "went"}]}})
-        case _ if "id" in message and "method" in message:
-            say({"id": message["id"], "error": {"code": -32601, "message": "unknown"}})
-"""
-
-
-def flood(stage: Any, mode: str) -> dict[str, Any]:
-    script = stage.folder.parent / "flood.py"
-    script.write_text(FLOODS)
-    args = ["-I", "-S", str(script), mode, str(stage.folder / "log")]
-    return {"command": sys.executable, "args": args, "timeout": 3_000}
-
-
-async def test_a_server_has_so_many_tools_and_the_others_are_left_out_with_a_word(stage):
-    async with asyncio.timeout(60), stage.box(f=flood(stage, "tools")) as box:
-        await box.connected()
-        server = box.workspace.services.mcp_servers.servers["f"]
-        assert len(server.tools) == 1_000
-        assert server.quarantined == {"t1000": "it and those after it: the first 1,000 tools of a server are used"}
-
-
-async def test_a_flood_of_changes_is_a_refresh_a_second_at_most(stage):
-    async with asyncio.timeout(60), stage.box(f=flood(stage, "changes")) as box:
-        await box.connected()
-        log = stage.folder / "log"
-        while len(times := [float(line) for line in log.read_text().splitlines()]) < 4:
-            await asyncio.sleep(0.02)
-    assert times[2] - times[1] > 0.9 and times[3] - times[2] > 0.9
-
-
-async def test_a_server_that_asks_and_does_not_read_takes_no_memory(stage):
-    async with asyncio.timeout(60), stage.box(f=flood(stage, "pings")) as box:
-        await box.connected()
-        before, tasks = peak_mb(), 0
-        call = asyncio.ensure_future(box.call("mcp__f__t0", {}))
-        while not call.done():
-            await asyncio.sleep(0.02)
-            tasks = max(tasks, len(asyncio.all_tasks()))
-        assert tasks < MAX_OPEN_REQUESTS + 60 and peak_mb() - before < 60
-        assert (await call).is_error
-
-
-async def test_of_a_result_only_so_many_files_are_taken(stage):
-    async with asyncio.timeout(60), stage.box(f=flood(stage, "files")) as box:
-        await box.connected()
-        for tool in ("mcp__f__t0", "mcp__f__t1"):
-            result = await box.call(tool, {})
-            assert not result.is_error
-            assert "3,400 more files are left out" in result.text, result.text[-500:]
-        assert len(list((box.workspace.session_dir / "tool-results").iterdir())) <= 200
