@@ -92,7 +92,7 @@ def test_effects_follow_the_kind(place):
         ({"agent_id": "ID", "stop": True, "run_in_background": True}, "`run_in_background` needs a `prompt`"),
         ({"agent_id": "ID", "agent_type": "general"}, "ID is a `explore` agent"),
         ({"agent_id": "ID", "prompt": "more", "agent_type": "general"}, "ID is a `explore` agent"),
-        ({"agent_id": "ID", "prompt": "more", "stop": True}, "cannot be stopped and go on at once"),
+        ({"agent_id": "ID", "prompt": "more", "stop": True}, "cannot be stopped and continued at once"),
         ({"prompt": "a task", "stop": True}, "`stop` needs `agent_id`"),
     ],
 )

@@ -67,9 +67,8 @@ def explain_unreadable(path: str, error: OSError, cwd: str = "", files: FileSyst
             "Try again when it stays in place.",
         )
     match error.errno:
-        case errno.ENOENT if files.is_link(path):
-            target = printable_path(files.read_link(path))
-            return f"{name} is a symbolic link to {target}, which does not exist.", ""
+        case errno.ENOENT if (target := _link_target(path, files)) is not None:
+            return f"{name} is a symbolic link to {printable_path(target)}, which does not exist.", ""
         case errno.ENOENT:
             problem = f"{name} does not exist."
         case errno.ENOTDIR:
@@ -84,6 +83,14 @@ def explain_unreadable(path: str, error: OSError, cwd: str = "", files: FileSyst
             return f"{name} cannot be read: {error.strerror or error}.", ""
     suggestion = suggest_paths(path, cwd, files)
     return problem + suggestion, "" if suggestion else "Use Glob or LS to find the right path."
+
+
+def _link_target(path: str, files: FileSystem) -> str | None:
+    """What a symlink leads to; None for anything else, also for what another process changes meanwhile."""
+    try:
+        return files.read_link(path)
+    except OSError:
+        return None
 
 
 def suggest_paths(path: str, cwd: str = "", files: FileSystem = LOCAL_FILES) -> str:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.needs import skip_untested
 
 from wieldy import Toolbox
 from wieldy.faces.terminal.input import FileIndex
+from wieldy.files.search.ripgrep import find_ripgrep
 
 SECRET = "[broken-secret-token\n{also\n"
 KINDS = (".ignore", ".gitignore", ".rgignore")
@@ -77,11 +77,10 @@ def test_completion_of_file_names_ends(tmp_path, target):
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", [*KINDS, ".git/info/exclude", "sub/.ignore"])
 async def test_rg_in_a_command_shows_nothing_of_the_target(tmp_path, monkeypatch, kind):
-    rg = shutil.which("rg") or skip_untested("there is no rg on PATH")
     config = tmp_path / "ripgreprc"
     config.write_text("--debug\n")
     (tmp_path / "bin").mkdir()
-    shutil.copy(os.path.realpath(rg), tmp_path / "bin" / "rg")
+    shutil.copy(os.path.realpath(find_ripgrep().path), tmp_path / "bin" / "rg")
     monkeypatch.setenv("WIELDY_HOME", f"{tmp_path}/home")
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(config))
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
