@@ -431,8 +431,8 @@ class StdoutParser:
 def repair_candidates(line: bytes) -> list[bytes]:
     """Return what to parse in place of an invalid line, best first; nothing for a line that is not JSON-RPC.
 
-    Lone surrogates and invalid UTF-8 become U+FFFD. A response that makes no sense becomes an error response, so that the
-    request fails now instead of at its deadline.
+    Lone surrogates and invalid UTF-8 become U+FFFD. A response that makes no sense becomes an error response, and a
+    request loses its parameters, which the SDK answers with an error: either fails now instead of at its deadline.
     """
     try:
         message = json.loads(line.decode("utf-8", "replace"))
@@ -443,9 +443,9 @@ def repair_candidates(line: bytes) -> list[bytes]:
     sanitize_result(message.get("result"))  # a tool that is nested too deeply is a line that the SDK cannot parse
     candidates = [_encode_valid(message)]
     request_id = message.get("id")
-    if "method" not in message and isinstance(request_id, str | int):
-        error = {"code": INTERNAL_ERROR, "message": "it sent a malformed answer"}
-        candidates.append(_encode_valid({"jsonrpc": "2.0", "id": request_id, "error": error}))
+    if isinstance(request_id, str | int):
+        rest = {"method": message["method"]} if "method" in message else _error("it sent a malformed answer")
+        candidates.append(_encode_valid({"jsonrpc": "2.0", "id": request_id, **rest}))
     return candidates
 
 

@@ -76,6 +76,13 @@ def progress(token, done, total):
     say({"method": "notifications/progress", "params": params})
 
 
+def form():
+    if "form" not in HABITS:
+        return QUESTION
+    with open(HABITS["form"]) as file:
+        return {**QUESTION, "requestedSchema": json.load(file)}
+
+
 def flaky():
     if not os.path.exists(HABITS["log"] + ".died"):
         open(HABITS["log"] + ".died", "w").close()
@@ -113,7 +120,7 @@ def call(name, args, token):
     if name == "blocks":
         return {"content": BLOCKS, "structuredContent": {"n": 1}}
     if name == "ask":
-        return ask("q1", "elicitation/create", QUESTION)
+        return ask("q1", "elicitation/create", form())
     if name == "sample":
         return ask("q3", "sampling/createMessage", WONDER)
     if name == "roots":

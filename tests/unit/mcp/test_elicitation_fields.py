@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import resource
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from wieldy.core.decision import Answer
 from wieldy.core.user_questions import UserAnswer, UserQuestion
 from wieldy.engine.workspace_services import HostServices
 from wieldy.mcp.server_requests import form_questions, form_values
@@ -85,3 +90,59 @@ async def test_a_server_s_form_is_filled_in_by_whoever_sits_at_the_screen(stage,
         result = await box.call("mcp__s__ask", {})
     assert said in result.text
     assert person.asked == ["The MCP server s asks: Which colour?\ncolour"]
+
+
+INVALID_PARAMS = -32602
+
+
+def doubling(number: int) -> dict[str, Any]:
+    """A form of a few kB in which each of the `number` definitions refers to the next one twice."""
+    twice = {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(number)}
+    definitions = {**twice, f"a{number}": {"type": "string"}}
+    return {"type": "object", "properties": {"colour": {"$ref": "#/$defs/a0"}}, "$defs": definitions}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    field: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        field = {"type": "object", "properties": {"colour": field}}
+    return field
+
+
+HOSTILE_FORMS = {
+    "small, and huge where its references are followed": doubling(28),
+    "alternatives of alternatives": doubling(12),
+    "deep": nested(100),
+    "very many fields": {"type": "object", "properties": {f"f{n}": {"type": "string"} for n in range(30_000)}},
+    "a pattern that takes much memory": {
+        "type": "object",
+        "properties": {"colour": {"type": "string", "pattern": "(?:(?:a{1,1000}){1,1000}){1,100}"}},
+    },
+    "a reference to another document": {
+        "type": "object",
+        "properties": {"colour": {"$ref": "http://127.0.0.1:9/schema"}},
+    },
+}
+
+
+@pytest.mark.parametrize("form", HOSTILE_FORMS.values(), ids=HOSTILE_FORMS)
+@pytest.mark.parametrize("is_asked_in_fields", [True, False])
+@pytest.mark.asyncio
+async def test_a_hostile_form_is_declined_and_shown_to_no_person(stage, form, is_asked_in_fields):
+    person, questions = Answering(UserAnswer(words="blue")), []
+
+    def ask(question: Any) -> Answer:
+        questions.append(question)
+        return Answer(True, updated_input={"colour": "blue"})
+
+    host = HostServices(question_handler=person) if is_asked_in_fields else None
+    file = stage.folder / "form.json"
+    file.write_text(json.dumps(form))
+    async with asyncio.timeout(20), stage.box(ask=ask, host=host, s=stage.entry(form=str(file))) as box:
+        await box.connected()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        result = await box.call("mcp__s__ask", {})
+        assert '"decline"' in result.text or f'"code": {INVALID_PARAMS}' in result.text
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024
+        assert person.asked == [] and questions == []
+        assert not (await box.call("mcp__s__echo", {"text": "there"})).is_error
