@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -91,7 +92,7 @@ class CommandPolicy:
                 for folder in enclosing_folders(searched, self._files.is_inside):
                     links = ignore_file_links(folder, files)
                     excludes = outside_reads(folder, files) if files.exists(os.path.join(folder, ".git")) else ()
-                    yield from ((str(part.program), folder, path) for path in (*links, *excludes))
+                    yield from ((str(part.program), folder, path) for path in chain(links, excludes))
 
     def _judge_sweeps(
         self, command: str, analysis: Analysis, exact_rule: Rule | None, context: DecisionContext

@@ -22,43 +22,54 @@ MAX_CACHED = 64
 # In these every file may be read, at any depth; the others are read by name.
 _WALKED = ("info", "refs", "logs", "objects/info", "rebase-merge", "rebase-apply", "sequencer", "worktrees", "reftable")
 _LISTED = ("", "objects", "objects/pack")
+# Of a settings file whose lines end with \n. Where none of these fits, git reads no further and fails.
 _SETTINGS_TOKEN = re.compile(
-    r'[#;][^\n]*|\[(?:[^\]\n"]|"(?:[^"\\\n]|\\.)*")*\]'
-    r'|(?P<key>[a-z][a-z0-9-]*)[ \t]*(?:=(?P<value>(?:[^"\\\n#;]|\\(?:\r?\n|.)|"(?:[^"\\\n]|\\(?:\r?\n|.))*")*))?',
-    re.IGNORECASE,
+    r"""[ \t\n\r]+ | [\#;][^\n]*
+    | \[(?:[a-z0-9.-]+|(?=[ \t\r]))(?:[ \t\r]+"(?:[^"\\\n]|\\[^\n])*")?\]
+    | (?P<key>[a-z][a-z0-9-]*)[ \t]*(?:
+        =(?P<value>(?:[^"\\\n\#;]|\\(?:[tbn"\\\n]|\Z)|"(?:[^"\\\n]|\\[tbn"\\\n])*")*+)(?=[\#;\n]|\Z)
+        | (?=\n|\Z))""",
+    re.IGNORECASE | re.ASCII | re.VERBOSE,
 )
-_QUOTING = re.compile(r'\\\r?\n|"|\\(.)')
+_VALUE_TOKEN = re.compile(r"""(?P<quote>")|\\(?P<escaped>.|\Z)|(?P<blanks>[ \t\r]+)|[^" \t\r\\]+""", re.DOTALL)
+_ESCAPED = {"t": "\t", "b": "\b", "n": "\n", "\n": ""}
 _NAMES_FILE = re.compile(r"path|skiplist|.*file", re.IGNORECASE)
 
 
 class _Finding(Struct, frozen=True):
-    """Links and named paths of one git folder, and the state of all that was looked at to find them."""
+    """Links and named paths of one git folder, why there may be more, and the state of all that was looked at to find them."""
 
     looked_at: dict[str, tuple[int, int, int]]
     links: tuple[str, ...]
     named: tuple[str, ...]
+    uncertain: str
 
 
 _cache: dict[tuple[str, str], _Finding] = {}
 
 
-def outside_reads(cwd: str, files: FileSystem = LOCAL_FILES) -> list[str]:
-    """Return the paths outside git's own folders that git may read in a folder. Raises `UncertainNames`."""
+def outside_reads(cwd: str, files: FileSystem = LOCAL_FILES) -> Iterator[str]:
+    """Yield the paths outside git's own folders that git may read in a folder.
+
+    Raises `UncertainNames` where there may be more; those that are known come first, so that a rule that denies them holds.
+    """
     root = files.realpath(cwd)
     while not files.exists(os.path.join(root, ".git")):
         if root == (root := os.path.dirname(root)):
-            return []
+            return
     git_dir = _git_dir(root, files)
     common = _pointed(git_dir, "commondir", files) or git_dir
     own = [folder for folder in dict.fromkeys((git_dir, common)) if _belongs(folder, root, git_dir, common, files)]
     outside = [folder for folder in (git_dir, common) if folder not in own]
     if files.is_link(os.path.join(root, ".git")):
         outside.append(files.realpath(os.path.join(root, ".git")))
-    for folder in own:
-        found = _look(folder, root, files)
-        paths = (*map(files.realpath, found.links), *map(files.realpath, found.named))
-        outside += [path for path in paths if not any(is_below(path, one) for one in own)]
-    return list(dict.fromkeys(outside))
+    findings = [_look(folder, root, files) for folder in own]
+    paths = [files.realpath(path) for found in findings for path in (*found.links, *found.named)]
+    outside += [path for path in paths if not any(is_below(path, one) for one in own)]
+    yield from dict.fromkeys(outside)
+    for found in findings:
+        if found.uncertain:
+            raise UncertainNames(found.uncertain)
 
 
 def _git_dir(root: str, files: FileSystem) -> str:
@@ -88,9 +99,10 @@ def _belongs(folder: str, root: str, git_dir: str, common: str, files: FileSyste
         return _pointed(git_dir, "gitdir", files) == os.path.join(root, ".git")
     if folder != git_dir:
         return False  # git made no submodule that shares another repository's folder
-    settings = _parse_settings(_read(os.path.join(git_dir, "config"), files))
-    work_trees = [value for key, value in settings if key.lower() == "worktree"]
-    return bool(work_trees) and files.realpath(os.path.join(git_dir, work_trees[-1])) == root
+    config = os.path.join(git_dir, "config")
+    settings = parse_settings(_read(config, files), config)
+    work_trees = [values for key, values in settings if key == "worktree"]
+    return bool(work_trees) and all(files.realpath(os.path.join(git_dir, value)) == root for value in work_trees[-1])
 
 
 def _look(git_dir: str, root: str, files: FileSystem) -> _Finding:
@@ -99,14 +111,12 @@ def _look(git_dir: str, root: str, files: FileSystem) -> _Finding:
     if known is not None and all(_state(path, files) == state for path, state in known.looked_at.items()):
         return known
     finder = _Finder(root, files)
-    for name in _LISTED:
-        finder.list_folder(os.path.join(git_dir, name))
-    for name in _WALKED:
-        finder.walk(os.path.join(git_dir, name))
-    finder.add_alternates(os.path.join(git_dir, "objects"))
-    for name in ("config", "config.worktree"):
-        finder.add_settings(os.path.join(git_dir, name), git_dir)
-    finding = _Finding(finder.looked_at, tuple(finder.links), tuple(finder.named))
+    uncertain = ""
+    try:
+        finder.find(git_dir)
+    except UncertainNames as error:
+        uncertain = str(error)
+    finding = _Finding(finder.looked_at, tuple(finder.links), tuple(finder.named), uncertain)
     if files is LOCAL_FILES:
         if len(_cache) >= MAX_CACHED:
             _cache.clear()
@@ -121,6 +131,16 @@ class _Finder:
         self.named: list[str] = []
         self._root = root
         self._files = files
+
+    def find(self, git_dir: str) -> None:
+        """Add the links and names of one of git's folders."""
+        for name in _LISTED:
+            self.list_folder(os.path.join(git_dir, name))
+        for name in _WALKED:
+            self.walk(os.path.join(git_dir, name))
+        self.add_alternates(os.path.join(git_dir, "objects"))
+        for name in ("config", "config.worktree"):
+            self.add_settings(os.path.join(git_dir, name), git_dir)
 
     def list_folder(self, path: str) -> list[str]:
         """Note the links in a folder; its own folders."""
@@ -150,12 +170,13 @@ class _Finder:
 
     def add_settings(self, path: str, git_dir: str) -> None:
         """Add what a settings file, and what it includes, names; what lies in the work tree is judged as well."""
-        for key, value in _parse_settings(self._read_once(path)):
-            if not value or not _NAMES_FILE.fullmatch(key):
+        settings = parse_settings(self._read_once(path), path)
+        for key, value in [(key, value) for key, values in settings if _NAMES_FILE.fullmatch(key) for value in values]:
+            if not value:
                 continue
             if value.startswith(("%(", ":(")):
                 raise UncertainNames(f"{path} names a file by {value!r}, which depends on how git was built")
-            includes = key.lower() == "path"
+            includes = key == "path"
             for start in (os.path.dirname(path),) if includes else (git_dir, self._root):
                 target = os.path.join(start, os.path.expanduser(value))
                 if self._files.exists(target):
@@ -175,11 +196,36 @@ class _Finder:
         return _read(path, self._files)
 
 
-def _parse_settings(text: str) -> Iterator[tuple[str, str]]:
-    """The keys and values of a settings file as git reads them, without their sections."""
-    for token in _SETTINGS_TOKEN.finditer(text):
+def parse_settings(text: str, path: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The keys of a settings file without their sections, in lower case, and their values as git reads them.
+
+    There are two values where versions of git differ. Raises `UncertainNames` for a file that git cannot read.
+    """
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    at = 0
+    while at < len(text):
+        token = _SETTINGS_TOKEN.match(text, at)
+        if token is None:
+            raise UncertainNames(f"{path} has a line that is no setting of git, so that what git reads cannot be told")
+        at = token.end()
         if token["value"] is not None:
-            yield token["key"], _QUOTING.sub(lambda escape: escape[1] or "", token["value"]).strip()
+            yield token["key"].lower(), _read_value(token["value"])
+
+
+def _read_value(source: str) -> tuple[str, ...]:
+    """A value without its quotes and escapes. Before version 2.45 git reads a tab outside quotes as a blank."""
+    value = older = gap = ""
+    is_quoted = False
+    for token in _VALUE_TOKEN.finditer(source):
+        if token["blanks"] and not is_quoted:
+            gap += token["blanks"] if value else ""
+            continue
+        if token["quote"]:
+            text, is_quoted = "", not is_quoted
+        else:
+            text = token[0] if token["escaped"] is None else _ESCAPED.get(token["escaped"], token["escaped"])
+        value, older, gap = value + gap + text, older + " " * len(gap) + text, ""
+    return tuple(dict.fromkeys((value.partition("\0")[0], older.partition("\0")[0])))
 
 
 def _state(path: str, files: FileSystem) -> tuple[int, int, int]:

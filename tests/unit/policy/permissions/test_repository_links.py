@@ -130,6 +130,21 @@ def linked_git(root: str, home: str) -> None:
     Path(root, ".git").symlink_to(f"{home}/private/.git")
 
 
+def linked_settings(value: str, name: str) -> Callable[[str, str], None]:
+    """A setting that names a link of the work tree, as git reads the value."""
+
+    def attack(root: str, home: str) -> None:
+        Path(root, name).symlink_to(f"{home}/.netrc")
+        content("config", f"[core]\n\texcludesFile = {value}\n")(root, home)
+
+    return attack
+
+
+def broken_include(root: str, home: str) -> None:
+    Path(home, "broken").write_text("[[\n")
+    content("config", "[include] path = HOME/broken\n")(root, home)
+
+
 ATTACKS = {
     **{
         name: link(name)
@@ -168,6 +183,13 @@ ATTACKS = {
     "nested include": nested_include("path", "HOME/.netrc"),
     "nested file": nested_include("ignoreRevsFile", "HOME/.netrc"),
     "include through a link": include_through_a_link,
+    "blanks in quotes": linked_settings('" a "', " a "),
+    "escaped tab": linked_settings("a\\tb", "a\tb"),
+    "tab as in git 2.45": linked_settings("a\tb", "a\tb"),
+    "tab as before": linked_settings("a\tb", "a b"),
+    "text behind a NUL": linked_settings("a\0b", "a"),
+    "no ASCII blank": linked_settings("a\xa0", "a\xa0"),
+    "broken include": broken_include,
     "skip list": content("config", "[fsck]\n\tskipList = HOME/.netrc\n"),
     "work tree": forged_work_tree,
     "common folder": forged_common,
@@ -191,6 +213,7 @@ def test_what_git_would_read_elsewhere_is_asked_about(judge, called, private, re
 
 UNCERTAIN = {
     "prefix": ("config", "[include]\n\tpath = %(prefix)/../HOME/.netrc\n"),
+    "broken settings": ("config", "[include\n\tpath = HOME/.netrc\n"),
     "late include": ("config", "#" * 1_100_000 + "\n[include]\n\tpath = HOME/.netrc\n"),
     "escaped alternates": ("objects/info/alternates", '"\\057HOME/private/.git/objects"\n'),
 }
@@ -219,7 +242,7 @@ def test_a_submodule_does_not_borrow_another_repository(judge, called, private, 
 def test_names_that_lead_back_to_themselves_are_followed_once(repository: str, name: str) -> None:
     line = ".\n" if name.endswith("alternates") else "[include] path = config\n"
     Path(repository, ".git", name).write_text(line * 5_000)
-    assert outside_reads(repository) == []
+    assert list(outside_reads(repository)) == []
 
 
 def test_settings_may_name_files_of_the_project(judge, called, repository: str) -> None:
@@ -251,17 +274,17 @@ def test_work_trees_and_submodules_stay_unasked(judge, called, private: str, rep
     ):
         decision = judge().decide(called("Bash", command))
         assert decision.behavior == "allow", (command, decision.reasons)
-    assert outside_reads(f"{repository}/lib") == outside_reads(f"{repository}/trees/one") == []
+    assert list(outside_reads(f"{repository}/lib")) == list(outside_reads(f"{repository}/trees/one")) == []
 
 
 def test_a_change_is_seen_in_spite_of_the_memory(repository: str, home: str) -> None:
-    assert outside_reads(repository) == []
+    assert list(outside_reads(repository)) == []
     assert repository_links._cache
     Path(repository, ".git/refs/heads/x").symlink_to(f"{home}/.netrc")
-    assert outside_reads(repository) == [f"{home}/.netrc"]
+    assert list(outside_reads(repository)) == [f"{home}/.netrc"]
     Path(repository, ".git/refs/heads/x").unlink()
     Path(repository, ".git/config").write_text("[core]\n\texcludesFile = /etc/passwd\n")
-    assert outside_reads(repository) == ["/etc/passwd"]
+    assert list(outside_reads(repository)) == ["/etc/passwd"]
 
 
 def test_too_many_folders_are_asked_about(judge, called, repository: str) -> None:
