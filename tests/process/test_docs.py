@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,13 @@ from tests.unit.models.wire import STREAMS, loopback, stream
 from wieldy.faces.terminal.commands import COMMANDS
 
 DOCS = Path(__file__).parents[2] / "docs"
+
+# What a module comes with, where that has another name.
+DISTRIBUTIONS = {
+    "agents": {"openai-agents"},
+    "claude_agent_sdk": {"claude-agent-sdk"},
+    "pydantic_ai": {"pydantic-ai-slim", "pydantic-ai"},
+}
 
 # What an example leaves out because the text around it says so.
 PREAMBLE = """
@@ -119,3 +127,21 @@ def test_the_settings_of_a_page_are_accepted(wieldy, tmp_path, page, block):
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_slash_command_is_written_down(command):
     assert f"| `{command}" in (DOCS / "sessions.md").read_text(encoding="utf-8")
+
+
+def test_an_extra_installs_what_the_examples_of_its_framework_import():
+    text = (DOCS / "frameworks.md").read_text(encoding="utf-8")
+    extras = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    sections = re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    checked = set()
+    for title, section in sections:
+        extra = title.lower().replace("claude agent sdk", "claude-sdk").replace(" ", "-")
+        if extra not in extras:
+            continue
+        checked.add(extra)
+        installed = {re.split(r"[<>=\[; ]", each)[0] for each in extras[extra]}
+        for module in set(re.findall(r"^(?:from|import) (\w+)", section, re.MULTILINE)) - {"wieldy"}:
+            assert installed & DISTRIBUTIONS.get(module, {module}), f"{extra} lacks {module}"
+    assert checked == {"pydantic-ai", "openai-agents", "langchain", "claude-sdk"}

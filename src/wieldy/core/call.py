@@ -51,7 +51,15 @@ def as_tool_call(call: CallLike, new_id: Callable[[], str]) -> ToolCall:
     if isinstance(call, ToolCall):
         return call
     if isinstance(call, tuple) and len(call) == 2 and isinstance(call[0], str):
-        return ToolCall(new_id(), call[0], call[1])
+        name, input = call
+        if not isinstance(input, Mapping | str | bytes):
+            raise TypeError(f"the input of {name} is a dict of its fields, or JSON text, not {input!r:.100}")
+        for field, value in input.items() if isinstance(input, Mapping) else ():
+            if isinstance(value, bytes | bytearray | memoryview):
+                raise TypeError(
+                    f"`{field}` of {name} is {type(value).__name__}, which JSON does not have: decode it to a text"
+                )
+        return ToolCall(new_id(), name, input)
     data = as_mapping(call) or {}
     match data:
         case {"function": {"name": str(name), "arguments": input}}:

@@ -57,6 +57,8 @@ def as_output(value: Any) -> Output:
         return Output((value,))
     if isinstance(value, list | tuple) and value and all(isinstance(item, Text | Image) for item in value):
         return Output(tuple(value))
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError("the tool returned bytes: a result is text, an Image, or what JSON has")
     data = to_json(value)
     return Output(json.dumps(data, ensure_ascii=False, indent=2 if isinstance(data, dict | list) else None), data=data)
 

@@ -253,13 +253,14 @@ class Toolbox:
     # Calls
 
     async def call(self, name: str, input: RawInput | None = None, /, **fields: Any) -> ToolResult:
-        """Call one tool, with a dict, JSON text, or keywords. Errors are results: `result.is_error`."""
+        """Call one tool, with a dict, JSON text, or keywords. What a model could cause is a result: `result.is_error`."""
         self._require_open()
+        call = self._call(name, input, fields)
         if name.startswith(MCP_PREFIX):
             await self._servers.wait_for_tool(name)  # called by a program: the tool will come
         self._follow_settings()
         await self._find_offered(name)
-        return await handle(self._call((name, fields if input is None else input)), self.services)
+        return await handle(call, self.services)
 
     async def call_many(self, calls: Iterable[CallLike]) -> list[ToolResult]:
         """Run the calls of one turn, side by side where they do not clash; results come in the order given."""
@@ -283,9 +284,9 @@ class Toolbox:
         the tool is available now is another question: see `offer`.
         """
         self._require_open()
+        call = self._call(name, input, fields)
         self._follow_settings()
         await self._find_offered(name)
-        call = self._call((name, fields if input is None else input))
         plan, opinions = await plan_and_check(call, self.services)
         opinions = (*opinions, *await self.analysis_opinions(plan))
         return await decide(plan, opinions, self.services.judge, self.workspace)
@@ -302,8 +303,14 @@ class Toolbox:
         if name not in self.catalog and not toolset.sent and not toolset.deferred:
             await toolset.offering()
 
-    def _call(self, call: CallLike) -> ToolCall:
-        return as_tool_call(call, self._new_call_id)
+    def _call(self, name: str, input: RawInput | None, fields: dict[str, Any]) -> ToolCall:
+        """A call of the program. Raises `TypeError` for what is no call."""
+        if input is not None and fields:
+            names = ", ".join(f"`{field}`" for field in fields)
+            raise TypeError(
+                f"the input of {name} is given twice, as a whole and by keywords ({names}): give one of the two"
+            )
+        return as_tool_call((name, fields if input is None else input), self._new_call_id)
 
     def _new_call_id(self) -> str:
         return f"call_{self.id}_{next(self._call_numbers)}"
@@ -327,11 +334,18 @@ class Toolbox:
     ) -> UndoPlan:
         """Take back the last change of this session, those of one call, of the last turn, since a time, or all of them.
 
-        Raises `CannotUndo` when a file has changed since and `merge` is off, or when there is nothing to take back.
+        Raises `CannotUndo` when a file has changed since and `merge` is off, or when there is nothing to take back, and
+        `ValueError` where more than one of these is named.
         """
         from wieldy.files.journal.undo import UndoSelector
 
         self._require_open()
+        named = {"call_id": call_id is not None, "turn": turn, "everything": everything, "since": since is not None}
+        chosen = [f"`{name}`" for name, is_given in named.items() if is_given]
+        if len(chosen) > 1 and chosen != ["`everything`", "`since`"]:
+            raise ValueError(
+                f"undo takes one of `call_id`, `turn`, `everything` and `since`, not {' and '.join(chosen)}"
+            )
         everything = everything or since is not None
         selector = UndoSelector(call_id, whole_turn=turn, everything=everything, session=self.id, since=since)
         return self._forget_reads(await self.workspace.services.journal.undo(selector, merge=merge))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.needs import import_or_skip
 
-from wieldy import Toolbox
+from wieldy import Toolbox, WieldyError
 
 import_or_skip("langchain.agents")
 from langchain.agents import create_agent
@@ -66,6 +66,13 @@ async def test_a_question_outside_of_a_graph_is_an_error_message(box, project):
     message = await write.ainvoke({"name": "Write", "args": args, "id": "c", "type": "tool_call"})
     assert message.status == "error"
     assert "no graph" in message.content
+    assert not (project / "new.txt").exists()
+
+
+async def test_a_question_in_a_graph_without_a_checkpointer_raises(box, project):
+    agent = create_agent(calling([("Write", {"file_path": "new.txt", "content": "x"})]), box.as_langchain())
+    with pytest.raises(WieldyError, match="the graph has no checkpointer"):
+        await agent.ainvoke({"messages": [("user", "write")]})
     assert not (project / "new.txt").exists()
 
 

@@ -26,7 +26,7 @@ from wieldy import (
     serve_mcp,
     tool,
 )
-from wieldy.core.errors import ClosedError, SettingsError
+from wieldy.core.errors import ClosedError, SettingsError, ToolDefinitionError
 from wieldy.core.outcome import Done, Refused
 
 
@@ -391,3 +391,62 @@ async def test_a_program_that_misspells_a_tool_is_told_only_those_that_can_be_ca
             offered = text.partition("Available tools: ")[2].strip(" .").split(", ")
             assert set(offered) <= {each.tool.name for each in await box.offer() if each.offered}
             assert "Agent" not in offered  # there is no model
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("name", "input", "fields", "words"),
+    [
+        ("LS", 5, {}, "the input of LS is a dict of its fields, or JSON text, not 5"),
+        ("LS", ["."], {}, "the input of LS is a dict"),
+        ("LS", {"path": "."}, {"path": ".."}, r"the input of LS is given twice, .* \(`path`\)"),
+        ("LS", None, {"path": b"."}, "`path` of LS is bytes"),
+        ("LS", {"path": bytearray()}, {}, "`path` of LS is bytearray"),
+        (b"LS", {}, {}, "no tool call"),
+    ],
+)
+async def test_a_call_of_the_program_that_cannot_be_meant_raises(tmp_path, name, input, fields, words):
+    async with Toolbox(tmp_path, settings={}) as box:
+        for method in (box.call, box.explain):
+            with pytest.raises(TypeError, match=words):
+                await method(name, input, **fields)
+
+
+@pytest.mark.asyncio
+async def test_an_input_of_a_model_that_is_no_object_is_a_refusal_with_a_sentence(tmp_path):
+    async with Toolbox(tmp_path, settings={}) as box:
+        (result,) = await box.call_many([{"type": "tool_use", "id": "a", "name": "LS", "input": [1]}])
+    assert isinstance(result.outcome, Refused)
+    assert "an object is needed" in result.text
+
+
+@pytest.mark.asyncio
+async def test_a_tool_that_returns_bytes_is_an_error(tmp_path):
+    @tool(read_only=True)
+    def raw() -> bytes:
+        """Return bytes."""
+        return b"abc"
+
+    async with Toolbox(tmp_path, settings={}, tools=[raw]) as box:
+        result = await box.call("raw")
+    assert result.is_error
+    assert "the tool returned bytes" in result.text
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "options", [{"turn": True, "everything": True}, {"call_id": "a", "turn": True}, {"turn": True, "since": 1.0}]
+)
+async def test_an_undo_of_two_things_at_once_raises(tmp_path, options):
+    async with Toolbox(tmp_path, settings={}) as box:
+        with pytest.raises(ValueError, match="undo takes one of"):
+            await box.undo(**options)
+
+
+def test_a_parameter_without_an_annotation_raises(tmp_path):
+    @tool
+    def add(number):
+        """Add."""
+
+    with pytest.raises(ToolDefinitionError, match="parameter `number` has no annotation"):
+        Toolbox(tmp_path, settings={}, tools=[add])

@@ -93,8 +93,8 @@ async def test_a_blocking_function_holds_up_neither_the_loop_nor_its_siblings(ma
 
     async with make_box(blocking, fine) as box, box.turn() as turn:
         for _ in range(8):
-            turn.submit(box._call(("blocking", {})))
-        last = turn.submit(box._call(("fine", {"n": 3})))
+            turn.submit(("blocking", {}))
+        last = turn.submit(("fine", {"n": 3}))
         assert (await last).text == "fine 3"
         gate.set()
         assert [r.text for r in await turn.results()] == ["unblocked"] * 8 + ["fine 3"]

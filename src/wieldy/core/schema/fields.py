@@ -295,9 +295,12 @@ def fields_of_function(function: Callable[..., Any], skip: Collection[str] = ())
             )
         if parameter.kind is parameter.POSITIONAL_ONLY:
             raise UnsupportedAnnotation(owner, name, "is positional-only, but a call fills parameters by name")
-        annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
+        is_rest = parameter.kind is parameter.VAR_KEYWORD
+        annotation = Any if is_rest and parameter.annotation is parameter.empty else parameter.annotation
+        if annotation is parameter.empty:
+            raise UnsupportedAnnotation(owner, name, "has no annotation: say what it takes, such as `str`, or `Any`")
         annotation = _resolve(annotation, inner, owner, name)
-        if parameter.kind is parameter.VAR_KEYWORD:
+        if is_rest:
             rest = annotation
             continue
         default = MISSING if parameter.default is parameter.empty else parameter.default

@@ -45,7 +45,13 @@ def read_object(raw: bytes | str | Mapping[str, Any]) -> ReadInput:
         if is_too_deep(value):
             raise UnreadableJson(str(TooDeep()))
         return ReadInput(_without_surrogates(value), (_SURROGATE_NOTE,)) if _has_surrogates(value) else ReadInput(value)
+    if not isinstance(raw, bytes | bytearray):
+        raise _no_object(raw)
     return _read(_decoded(raw), inside=False)
+
+
+def _no_object(value: Any) -> UnreadableJson:
+    return UnreadableJson(f"The input is {_kind(value)}, but an object is needed: {{…}} with the parameters by name.")
 
 
 def _decoded(raw: bytes) -> str:
@@ -79,9 +85,7 @@ def _read(text: str, *, inside: bool) -> ReadInput:
         inner = _read(value, inside=True)
         return ReadInput(inner.value, (*notes, "the object was inside a string", *inner.notes))
     if not isinstance(value, dict):
-        raise UnreadableJson(
-            f"The input is {_kind(value)}, but an object is needed: {{…}} with the parameters by name."
-        )
+        raise _no_object(value)
     notes.extend(f'"{key}" was given more than once; the last one counts' for key in repeated)
     if _may_hold_surrogates(bare) and _has_surrogates(value):
         value = _without_surrogates(value)

@@ -13,6 +13,7 @@ from langgraph.types import interrupt
 from pydantic import ConfigDict, PrivateAttr
 
 from wieldy.core.call import ToolCall
+from wieldy.core.errors import WieldyError
 from wieldy.core.json_values import to_json
 from wieldy.core.outcome import ToolResult
 from wieldy.core.schema.provider_dialects import OPENAI, adapt_schema
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from wieldy.engine.toolbox import Toolbox
 
 _CALL_ID: ContextVar[str | None] = ContextVar("call_id", default=None)
+CHECKPOINTER_KEY = "__pregel_checkpointer"
+"""Where LangGraph keeps the checkpointer of the graph that runs; None without one."""
 REJECTED = "The user rejected this call. Do not repeat it; ask what to do instead."
 
 
@@ -60,7 +63,7 @@ class WieldyTool(BaseTool):
         call, step = ToolCall(id, self.name, input), _step(config)
         outcome = await self._calls.run(step, call)
         if isinstance(outcome, ApprovalNeeded):
-            call = ToolCall(id, self.name, _approved_input(_interrupt(outcome), input))
+            call = ToolCall(id, self.name, _approved_input(_interrupt(outcome, config), input))
             outcome = await self._calls.run(step, call, approved=True)
         if isinstance(outcome, ApprovalNeeded):
             raise ToolException(f"Permission denied for {self.name}: {outcome.decision.why}.")
@@ -91,8 +94,13 @@ def _step(config: RunnableConfig) -> tuple[Any, Any] | None:
     return None if number is None else (configurable.get("thread_id") or configurable.get("__pregel_run_id"), number)
 
 
-def _interrupt(needed: ApprovalNeeded) -> Any:
+def _interrupt(needed: ApprovalNeeded, config: RunnableConfig) -> Any:
     """Stop the graph until a person has decided, and return the decision."""
+    if not (config.get("configurable") or {}).get(CHECKPOINTER_KEY, True):
+        raise WieldyError(
+            f"Permission is needed for {needed.name}, and the graph has no checkpointer to continue from: "
+            "give create_agent(…, checkpointer=InMemorySaver()), or answer by Toolbox(ask=…)."
+        )
     details = needed.as_dict()
     action = {"name": needed.name, "args": details["input"], "description": details["why"]}
     review = {"action_name": needed.name, "allowed_decisions": ["approve", "edit", "reject"]}

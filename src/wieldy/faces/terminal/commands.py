@@ -191,7 +191,7 @@ async def _undo(chat: Chat, rest: str) -> None:
     words = rest.split()
     unknown = [word for word in words if word.startswith("-") and word not in UNDO_OPTIONS]
     calls = [word for word in words if not word.startswith("-")]
-    if unknown or len(calls) > 1 or (calls and {"--turn", "--all"} & set(words)):
+    if unknown or len(calls) + len({"--turn", "--all"} & set(words)) > 1:
         chat.say("/undo takes the id of a call, --turn or --all, and --merge")
         return
     plan = await chat.session.box.undo(

@@ -173,8 +173,16 @@ def test_values_without_names_are_refused():
         Parameters.from_function(positional)
 
 
-def test_a_parameter_without_annotation_takes_anything():
-    def tool(a, *, b=2):
+def test_a_parameter_without_annotation_is_refused():
+    def tool(a: Any, *, b=2):
+        raise AssertionError
+
+    with pytest.raises(UnsupportedAnnotation, match="parameter `b` has no annotation"):
+        Parameters.from_function(tool)
+
+
+def test_a_parameter_of_any_type_takes_anything():
+    def tool(a: Any, *, b: Any = 2):
         raise AssertionError
 
     parameters = Parameters.from_function(tool)
