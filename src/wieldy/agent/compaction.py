@@ -24,7 +24,7 @@ from wieldy.core.state_dirs import make_private_folder, open_private
 from wieldy.core.supervise import Abort
 from wieldy.core.text import truncate_middle
 from wieldy.core.threads import in_thread
-from wieldy.models.catalog import cost
+from wieldy.models.catalog import cost, unpriced
 
 if TYPE_CHECKING:
     from wieldy.agent.loop import AnyToolbox
@@ -109,8 +109,15 @@ class Compactor:
         work = write_summary(tuple(history), self.provider, instructions)
         text, usage = await self.box.services.supervisor.run(work, abort)
         messages = with_summary(history, text, self.provider.context_window)
-        dollars = cost(self.provider.model, usage)
-        self.transcript.append(HistoryReplaced([message.as_dict() for message in messages], trigger, dollars))
+        model, prices = self.provider.model, self.box.workspace.settings.get("prices")
+        self.transcript.append(
+            HistoryReplaced(
+                [message.as_dict() for message in messages],
+                trigger,
+                cost(model, usage, prices),
+                unpriced=unpriced(model, prices),
+            )
+        )
 
     def _remove_thinking(self, failure: ProviderFailure) -> bool:
         """Remove all thinking where a provider rejects it, as after a summary or a change of models."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -101,6 +102,7 @@ class Conversation:
         self.activated: dict[str, None] = {}
         self.ids: set[str] = set()
         self.cost = 0.0
+        self.unpriced: Counter[str] = Counter()
         self.turns = 0
         self.tokens = 0
         self.usage: dict[str, int] = {}
@@ -272,7 +274,7 @@ class Conversation:
     def _fold_answered(self, record: AssistantMessageEnded) -> None:
         self._close_message(complete=record.stop_reason not in ("broken", "interrupted"))
         self.turns += 1
-        self.cost += record.cost or 0.0
+        self._add_cost(record)
         self.tokens = sum(record.usage.values()) or self.tokens
         self._count(record.usage)
 
@@ -330,7 +332,7 @@ class Conversation:
             self.ids.update(id for id in record.ids if isinstance(id, str))
         if record.prompts is not None:
             self.prompts = list(record.prompts)
-        self.cost += record.cost or 0.0
+        self._add_cost(record)
         self.tokens = 0
 
     def _fold_shortened(self, record: ResultsShortened) -> None:
@@ -362,8 +364,13 @@ class Conversation:
 
         self._replace(without_thinking(self.settle()))
 
-    def _fold_aside(self, record: SideRequestMade) -> None:
+    def _add_cost(self, record: AssistantMessageEnded | HistoryReplaced | SideRequestMade) -> None:
         self.cost += record.cost or 0.0
+        if record.unpriced:
+            self.unpriced[record.unpriced] += 1
+
+    def _fold_aside(self, record: SideRequestMade) -> None:
+        self._add_cost(record)
 
     def _close_open_message(self) -> None:
         if self.blocks:

@@ -59,7 +59,7 @@ from wieldy.engine.events import Events
 from wieldy.engine.results import clean
 from wieldy.engine.services import CallServices, prepare_commands
 from wieldy.engine.turn import LoopBreaker, Turn, TurnObserver, join_texts
-from wieldy.models.catalog import cost
+from wieldy.models.catalog import cost, unpriced
 
 if TYPE_CHECKING:
     from wieldy.agent.compaction import Compactor
@@ -218,6 +218,7 @@ class AgentLoop:
         self._prefix = prefix
         self._limits = limits
         self._cost_before = transcript.conversation.cost
+        self._unpriced_before = transcript.conversation.unpriced.copy()
         self._turns = TurnRunner(box, provider, transcript)
         restore(box.workspace, transcript.conversation.seen.values())
         self._compactor: Compactor | None = None
@@ -317,8 +318,18 @@ class AgentLoop:
         self._next_provider = provider, record
 
     def limit_reached(self, turns: int = 0) -> RunEnd | None:
-        """The limit that is reached after so many turns of a run, or None."""
+        """The limit that is reached after so many turns of a run, or None. Raises `SessionError` for one that cannot be kept."""
+        if self._limits.cost is not None and (model := self._unpriced_model()):
+            raise SessionError(
+                f"the price of {model} is unknown, so no budget can be kept; give it in your settings, in dollars per "
+                f'million tokens: {{"prices": {{"{model}": {{"input": 3, "output": 15}}}}}}'
+            )
         return self._limits.reached(turns, self.transcript.conversation.cost - self._cost_before)
+
+    def _unpriced_model(self) -> str:
+        """A model without a known price that this session uses; empty if there is none."""
+        used = self.transcript.conversation.unpriced - self._unpriced_before
+        return unpriced(self.provider.model, self.box.workspace.settings.get("prices")) or next(iter(used), "")
 
     def compactor(self) -> Compactor:
         """The compactor of this conversation, loaded when it is first needed."""
@@ -603,8 +614,10 @@ class TurnRunner:
         blocks = self.transcript.conversation.blocks.values() if reason == "interrupted" else content
         if not _is_visible(blocks):
             self.transcript.append(MessageDiscarded())
-        dollars = cost(self.provider.model, usage)
-        self.transcript.append(AssistantMessageEnded(reason, asdict(usage), dollars, time.time()))
+        model, prices = self.provider.model, self.box.workspace.settings.get("prices")
+        dollars = cost(model, usage, prices)
+        ended = AssistantMessageEnded(reason, asdict(usage), dollars, time.time(), unpriced(model, prices))
+        self.transcript.append(ended)
         if self.box.events.has_subscribers:
             self.box.events.emit(
                 ModelAnswered(content=content, stop_reason=reason, usage=usage, seconds=seconds, cost=dollars)

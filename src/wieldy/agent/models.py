@@ -15,7 +15,16 @@ from wieldy.core.option_checks import require_model
 from wieldy.core.provider import Completion, Provider, Request
 from wieldy.engine.toolbox import Toolbox
 from wieldy.engine.turn import StreamedMessage
-from wieldy.models.catalog import MODEL_ALIASES, DefaultModel, configured_name, cost, default_model, pick, with_provider
+from wieldy.models.catalog import (
+    MODEL_ALIASES,
+    DefaultModel,
+    configured_name,
+    cost,
+    default_model,
+    pick,
+    unpriced,
+    with_provider,
+)
 
 if TYPE_CHECKING:
     from wieldy.tools.subagents import AgentDefinition
@@ -240,5 +249,7 @@ class SideRequests:
 
     async def _send(self, provider: Provider, request: Request) -> StreamedMessage:
         answer = await complete_message(provider, request)
-        self._transcript().append(SideRequestMade(cost(provider.model, answer.usage), provider.model))
+        model, prices = provider.model, self._models().box.workspace.settings.get("prices")
+        dollars = cost(model, answer.usage, prices)
+        self._transcript().append(SideRequestMade(dollars, model, unpriced=unpriced(model, prices)))
         return answer

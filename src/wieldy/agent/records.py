@@ -67,6 +67,7 @@ class AssistantMessageEnded(TranscriptRecord, frozen=True, tag="answered"):
     usage: dict[str, int] = {}
     cost: float | None = None
     at: float | None = None
+    unpriced: str = ""
 
 
 class MessageDiscarded(TranscriptRecord, frozen=True, tag="dropped"):
@@ -134,6 +135,7 @@ class HistoryReplaced(TranscriptRecord, frozen=True, tag="compacted"):
     cost: float | None = None
     ids: Any = None
     prompts: list[SentPrompt] | None = None
+    unpriced: str = ""
 
 
 class ResultsShortened(TranscriptRecord, frozen=True, tag="shortened"):
@@ -170,6 +172,7 @@ class SideRequestMade(TranscriptRecord, frozen=True, tag="aside"):
     cost: float | None = None
     model: str | None = None
     agent: str | None = None
+    unpriced: str = ""
 
 
 class ApprovalRequested(TranscriptRecord, frozen=True, tag="asked"):

@@ -94,6 +94,8 @@ def summarize(session: Session, end: RunEnded, totals: RunTotals, seconds: float
         "terminal_reason": end.why,
         "uuid": str(uuid4()),
     }
+    if end.unpriced:
+        result["unpriced_models"] = list(end.unpriced)
     if end.data is not None:
         result["structured_output"] = end.data
     return {**result, "result": end.text} if is_success else {**result, "errors": [end.detail or end.why]}

@@ -251,6 +251,7 @@ class SessionRuns:
                 unsent=tuple(map(prompt_text, self._steering.take())),
                 data=end.data,
                 usage=_used(conversation.usage, usage_before),
+                unpriced=tuple(conversation.unpriced),
             )
             if loop is not None:
                 loop.hooks.start_idle_timer()

@@ -20,7 +20,9 @@ from wieldy.agent.models import SubagentModels
 from wieldy.agent.records import (
     VERSION,
     ApprovalRequested,
+    AssistantMessageEnded,
     CallStarted,
+    HistoryReplaced,
     ModelChanged,
     QuestionSettled,
     SessionHeader,
@@ -687,8 +689,10 @@ class SubagentRun:
     def _forward(self, record: TranscriptRecord) -> None:
         """Record in the parent's transcript what it must know: costs, and questions that are settled."""
         parent = self._parent.transcript
-        if cost := getattr(record, "cost", None):
-            parent.append(SideRequestMade(cost, agent=self._identity.id))
+        if isinstance(record, AssistantMessageEnded | HistoryReplaced | SideRequestMade) and (
+            record.cost or record.unpriced
+        ):
+            parent.append(SideRequestMade(record.cost, agent=self._identity.id, unpriced=record.unpriced))
         if isinstance(record, QuestionSettled):
             parent.append(record)
         elif isinstance(record, ToolResultRecord | CallStarted):

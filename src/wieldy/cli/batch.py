@@ -387,7 +387,7 @@ def _print_summary(driver: Driver, store: ResultStore, code: int) -> int:
     for name, number in state.errors.most_common(ERRORS_SHOWN):
         print_error(f"{name} ({number}×), the last one: {state.error_details[name]}")
     if state.unpriced:
-        print_error(f"the price of the model is unknown in {plural(state.unpriced, 'attempt')}: the cost counts as 0")
+        print_error(f"the price of a model is unknown in {plural(state.unpriced, 'attempt')}: costs are lower bounds")
     if code:
         print_error("interrupted; the same command continues where it stopped")
         return code

@@ -18,7 +18,7 @@ from wieldy.core.console import encode_json, write, write_error, write_json, wri
 from wieldy.core.messages import ContentBlock
 from wieldy.core.session_files import TRANSCRIPT_NAME
 from wieldy.core.state_dirs import write_private
-from wieldy.core.text import plural, without_reminders
+from wieldy.core.text import format_cost, plural, without_reminders
 
 EXAMPLES = """examples:
   wieldy sessions                                  the last 20 sessions of this folder, latest first
@@ -93,7 +93,8 @@ def _show(options: argparse.Namespace) -> int:
         for block in message.content:
             if line := _format_block(message.role, block, conversation.errors):
                 write(line)
-    write_error(f"\n{conversation.turns} turn(s), ${conversation.cost:.4f}")
+    cost = format_cost(conversation.cost, len(conversation.unpriced), digits=4)
+    write_error(f"\n{plural(conversation.turns, 'turn')}, {cost}")
     return 0
 
 

@@ -215,7 +215,7 @@ class RunEnded(Event, frozen=True, kw_only=True):
     """A run is over; `why` is one word, `text` the model's last text, `failure` the kind of a provider's failure.
 
     `unsent` is what the person said too late for the model to hear, `data` the answer as JSON where a type was asked for.
-    `usage` are the tokens of this run, with those of subagents.
+    `usage` are the tokens of this run, with those of subagents. `cost` leaves out the models that `unpriced` names.
     """
 
     kind: ClassVar[Literal["run.ended"]] = "run.ended"
@@ -230,6 +230,7 @@ class RunEnded(Event, frozen=True, kw_only=True):
     unsent: tuple[str, ...] = ()
     data: Any = None
     usage: Usage = field(default_factory=Usage)
+    unpriced: tuple[str, ...] = ()
 
 
 AnyEvent: TypeAlias = (

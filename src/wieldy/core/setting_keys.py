@@ -168,6 +168,13 @@ KEYS: tuple[SettingKey, ...] = (
         "smallModel", "string", None, "The model that answers WebFetch's questions from a page, as provider/name."
     ),
     SettingKey("baseUrl", "string", None, "The server of the model."),
+    SettingKey(
+        "prices",
+        "object",
+        {},
+        "Dollars per million tokens of models, by name: `{input, output, cacheRead, cacheWrite}`; the cache costs as "
+        "`input` unless given.",
+    ),
     _open("defer", "string", "auto", "When tools are sent by name only.", ("auto", "always", "never")),
     SettingKey("features.*", "boolean", False, "Features that are off unless named here."),
     _open(

@@ -151,6 +151,12 @@ def format_size(count: int) -> str:
     return f"{amount / 1000:.3g} TB"
 
 
+def format_cost(dollars: float, unpriced: int = 0, *, digits: int = 2) -> str:
+    """A sum in dollars, which is a lower bound where the prices of some models are unknown: `≥ $0.31 (2 models unpriced)`."""
+    text = f"${dollars:,.{digits}f}"
+    return f"≥ {text} ({plural(unpriced, 'model')} unpriced)" if unpriced else text
+
+
 def format_duration(seconds: float) -> str:
     """A duration in a short form: `0.4 s`, `42 s`, `3 min 12 s`, `2 h 5 min`, `3 d 4 h`."""
     if seconds < 9.95:

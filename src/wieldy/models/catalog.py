@@ -208,18 +208,36 @@ def find_model(model: str) -> ModelInfo | None:
     return MODELS[max(matches, key=len)] if matches else None
 
 
-def cost(model: str, usage: Usage) -> float | None:
-    """The cost in dollars; None where the price is unknown."""
-    info = find_model(model)
-    if info is None:
-        return None
-    price = info.price_of(usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens)
+def cost(model: str, usage: Usage, prices: object = None) -> float | None:
+    """The cost in dollars, by the setting `prices` or the list prices; None where the price is unknown."""
+    price = _configured_price(model, prices)
+    if price is None:
+        info = find_model(model)
+        if info is None:
+            return None
+        price = info.price_of(usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens)
     return (
         usage.input_tokens * price.input
         + usage.output_tokens * price.output
         + usage.cache_read_tokens * price.cache_read
         + usage.cache_write_tokens * price.cache_write
     ) / MILLION
+
+
+def unpriced(model: str, prices: object = None) -> str:
+    """Return the name of a model whose price is unknown; empty for any other, and for a recorded one, which costs nothing."""
+    is_known = find_model(model) is not None or _configured_price(model, prices) is not None
+    return "" if is_known or model.partition(":")[0] == "script" else model
+
+
+def _configured_price(model: str, prices: object) -> Price | None:
+    """The price of the setting `prices` for a model; a prefix such as `anthropic/` is ignored."""
+    name = model.rpartition("/")[2].lower()
+    for key, price in prices.items() if isinstance(prices, Mapping) else ():
+        if key.rpartition("/")[2].lower() == name:
+            input = price["input"]
+            return Price(input, price["output"], price.get("cacheRead", input), price.get("cacheWrite", input))
+    return None
 
 
 class DefaultModel(Struct, frozen=True):

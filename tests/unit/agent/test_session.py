@@ -12,6 +12,7 @@ from tests.unit.agent.conftest import ended, events_of
 from tests.unit.agent.oracle import check_history, check_request
 
 from wieldy import Script, Session
+from wieldy.agent.records import SideRequestMade
 from wieldy.agent.store import last_session, stored_sessions
 from wieldy.agent.transcript import raw_records
 from wieldy.core.errors import SessionError
@@ -125,6 +126,47 @@ async def test_a_model_without_a_price_costs_nothing_known(make_session):
     async with make_session(Script([[{"usage": {"input_tokens": 5}}, {"text": "x"}]])) as session:
         events = await events_of(session)
         assert [e.cost for e in events if isinstance(e, ModelAnswered)] == [None]
+
+
+@pytest.mark.asyncio
+async def test_a_budget_is_refused_with_a_model_without_a_price(make_session):
+    model = Script([[{"text": "x"}]], model="nothing-listed")
+    async with make_session(model, max_cost=1) as session:
+        last = ended(await events_of(session))
+        assert (last.why, len(model.requests)) == ("error", 0)
+        assert "the price of nothing-listed is unknown" in last.detail
+        assert '{"prices": {"nothing-listed":' in last.detail
+
+
+@pytest.mark.asyncio
+async def test_a_price_of_the_settings_counts(make_session):
+    usage = {"usage": {"input_tokens": 1_000_000, "output_tokens": 500_000}}
+    turns: list[list[dict[str, Any]]] = [[usage, {**NOTE, "input": {"word": str(n)}}] for n in range(5)]
+    prices = {"prices": {"some/nothing-listed": {"input": 0.5, "output": 2}}}
+    model = Script(turns, model="Nothing-Listed", context_window=9_000_000)
+    async with make_session(model, max_cost=2, settings=prices) as session:
+        last = ended(await events_of(session))
+        assert (last.why, last.cost, last.unpriced) == ("max_cost", 3.0, ())
+
+
+@pytest.mark.asyncio
+async def test_a_budget_is_refused_after_a_request_beside_the_conversation_whose_price_is_unknown(make_session):
+    model = Script([[{"text": "x"}], [{"text": "y"}]], model="claude-sonnet-4-5")
+    async with make_session(model, max_cost=1) as session:
+        assert ended(await events_of(session)).why == "done"
+        session.transcript.append(SideRequestMade(agent="a1", unpriced="nothing-listed"))
+        last = ended(await events_of(session))
+        assert (last.why, len(model.requests)) == ("error", 1)
+        assert "the price of nothing-listed is unknown" in last.detail
+
+
+@pytest.mark.asyncio
+async def test_sums_name_the_models_whose_price_is_unknown(make_session):
+    model = Script([[{"usage": {"input_tokens": 5}}, {"text": "x"}]] * 2, model="nothing-listed")
+    async with make_session(model) as session:
+        assert ended(await events_of(session)).unpriced == ("nothing-listed",)
+    async with make_session(model, resume=session.id) as again:
+        assert again.conversation.unpriced == {"nothing-listed": 1}
 
 
 @pytest.mark.asyncio

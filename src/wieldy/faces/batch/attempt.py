@@ -51,7 +51,7 @@ from wieldy.faces.batch.store import (
 )
 from wieldy.faces.batch.tasks import Task
 from wieldy.files.working_copies import IsolationError, PatchRecorder, remove_tree, write_patch
-from wieldy.models.catalog import find_model, pick
+from wieldy.models.catalog import pick, unpriced
 from wieldy.shell.running.session import ShellSession
 from wieldy.shell.running.shell import collect_result, stop_and_collect
 from wieldy.tools import MODULES
@@ -366,7 +366,7 @@ class Attempt:
             waited_seconds=round(self._clock.waited, 3),
             turns=end.turns if end is not None else self._turns,
             cost=round(end.cost if end is not None else self._cost, 6),
-            unpriced=not task.model.startswith("script:") and find_model(task.model) is None,
+            unpriced=bool(end.unpriced if end is not None else unpriced(task.model)),
             usage={name: count for name, count in self._totals.usage.items() if count},
             tools=dict(self._tools),
             tool_errors=self._tool_errors,

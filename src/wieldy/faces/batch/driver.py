@@ -111,6 +111,7 @@ class RunState:
             "endings": dict(self.endings),
             "errors": dict(self.errors),
             "cost": self.spent,
+            "unpriced": self.unpriced,
             "stopping": self.stopping,
             "over": self.over,
         }
@@ -234,6 +235,8 @@ class Driver:
         limit = self._options.max_cost
         if limit is not None and self.state.spent >= limit:
             self.stop(f"the budget of ${limit:g} is spent")
+        elif limit is not None and self.state.unpriced:
+            self.stop("the price of a model is unknown, so no budget can be kept; give it as `prices` in your settings")
         return not self.state.stopping
 
     async def _skip_rest(self) -> None:

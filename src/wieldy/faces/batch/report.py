@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from wieldy.core.text import format_duration, truncate
+from wieldy.core.text import format_duration, plural, truncate
 from wieldy.faces.batch.store import AttemptResult, StoredRun, StoreError, latest_results, write_durably
 
 _SHARD = re.compile(r"-of-(\d+)")
@@ -58,6 +58,7 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "running": running,
         "endings": dict(endings),
         "errors": dict(errors),
+        "unpriced": sum(state.get("unpriced", 0) for state in states),
         "over": all(state["over"] for state in states),
         "stopping": next((state["stopping"] for state in states if state["stopping"]), ""),
     }
@@ -75,7 +76,7 @@ def progress_line(state: Mapping[str, Any], *, bar: bool = True, width: int | No
         parts.append(f"{endings.get('solved', 0)} solved ({endings.get('solved', 0) / judged:.0%})")
     if ended := endings.get("done", 0):
         parts.append(f"{ended} ended without a check")
-    parts.append(f"${state['cost']:.2f}")
+    parts.append(f"{'≥ ' if state.get('unpriced') else ''}${state['cost']:.2f}")
     if rate > 0:
         parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min")
         if left and not state["over"]:
@@ -227,6 +228,8 @@ def report_lines(report: RunReport) -> list[str]:
             lines += ["", title, *("  " + line for line in align(table))]
     if report.tries > len(report.results):
         lines += ["", f"{report.tries} tries were made, which cost ${report.spent:.2f}"]
+    if unpriced := sum(result.unpriced for result in report.results):
+        lines += ["", f"the price of a model is unknown in {plural(unpriced, 'attempt')}: costs are lower bounds"]
     if report.outdated:
         lines.append(f"{report.outdated} of the results are of tasks that were changed since, and do not count")
     return lines
@@ -380,7 +383,7 @@ def _tiles(report: RunReport) -> str:
         ("tool calls", _short(report.tools.total())),
     ]
     if any(result.unpriced for result in results):
-        tiles[2] = ("cost (prices unknown)", tiles[2][1])
+        tiles[2] = ("cost (prices unknown)", f"≥ {tiles[2][1]}")
     cells = "".join(f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>" for name, value in tiles)
     return f'<div class="tiles">{cells}</div>'
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from wieldy.core.state_dirs import config_home, write_private
-from wieldy.core.text import nearest_name, plural, truncate_line, truncate_middle, without_reminders
+from wieldy.core.text import format_cost, nearest_name, plural, truncate_line, truncate_middle, without_reminders
 from wieldy.core.threads import in_thread
 from wieldy.faces.terminal.calls import parse_input, split_words
 from wieldy.faces.terminal.desktop import running_shells
@@ -376,7 +376,8 @@ async def _tasks(chat: Chat, rest: str) -> None:
 async def _cost(chat: Chat, rest: str) -> None:
     conversation = chat.session.conversation
     tokens = f", {conversation.tokens:,} tokens in the context" if conversation.tokens else ""
-    chat.say(f"  {plural(conversation.turns, 'answer')}, ${conversation.cost:.4f}{tokens}")
+    cost = format_cost(conversation.cost, len(conversation.unpriced), digits=4)
+    chat.say(f"  {plural(conversation.turns, 'answer')}, {cost}{tokens}")
 
 
 @_command("/context", "show what fills the context window", while_running=True)

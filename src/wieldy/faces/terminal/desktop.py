@@ -19,7 +19,7 @@ from wieldy.core.errors import SessionError
 from wieldy.core.events import Event, ModelAnswered, PermissionAsked, RunEnded, ToolEnded
 from wieldy.core.programs import own_program
 from wieldy.core.state_dirs import make_private_folder, state_home
-from wieldy.core.text import plural
+from wieldy.core.text import format_cost, plural
 from wieldy.core.threads import in_thread
 from wieldy.faces.terminal.text import Row, TextSpan, clip_row, make_printable
 
@@ -226,7 +226,7 @@ def _describe_session(session: Session) -> Iterator[str]:
         if conversation.tokens:
             yield f"{conversation.tokens / window * 100:.0f} % context"
     if cost := conversation.cost:
-        yield f"${cost:.2f}" if cost >= 0.1 else f"${cost:.4f}"
+        yield format_cost(cost, len(conversation.unpriced), digits=2 if cost >= 0.1 else 4)
     if shells := running_shells(session):
         yield plural(len(shells), "shell")
 

@@ -72,7 +72,23 @@ def validate(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[InvalidVal
     reported = {problem.path[:3] for problem in problems}
     problems += [problem for problem in _rate_limit_problems(valid) if problem.path not in reported]
     problems += _host_problems(valid)
-    return valid, problems
+    for problem in (prices := list(_price_problems(valid))):
+        del valid["prices"][problem.path[1]]
+    return valid, [*problems, *prices]
+
+
+_PRICE_FIELDS = frozenset({"input", "output", "cacheRead", "cacheWrite"})
+
+
+def _price_problems(values: Mapping[str, Any]) -> Iterator[InvalidValue]:
+    """Yield prices that lack one of their two numbers, or hold something else than numbers from 0 on."""
+    prices = values.get("prices")
+    for name, price in prices.items() if isinstance(prices, Mapping) else ():
+        is_price = isinstance(price, Mapping) and {"input", "output"} <= price.keys() <= _PRICE_FIELDS
+        if not is_price or not all(type(number) in (int, float) and number >= 0 for number in price.values()):
+            path = ("prices", name)
+            fields = "`input`, `output` and perhaps `cacheRead` and `cacheWrite`"
+            yield InvalidValue(path, f"`{dotted(path)}` must hold {fields}, in dollars per million tokens")
 
 
 def _host_problems(values: Mapping[str, Any]) -> Iterator[InvalidValue]:

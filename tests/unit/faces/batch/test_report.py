@@ -161,3 +161,8 @@ def test_a_driver_that_is_silent_is_told():
 def test_shards_are_shown_as_one():
     merged = merge_states([state(done=3, endings={"solved": 3}), state(done=4, endings={"solved": 1, "limit": 3})])
     assert (merged["total"], merged["done"], merged["endings"]) == (20, 7, {"solved": 4, "limit": 3})
+
+
+def test_costs_without_a_price_are_lower_bounds():
+    state = {"total": 1, "done": 1, "done_before": 0, "running": {}, "endings": {}, "cost": 0.31, "unpriced": 1}
+    assert "≥ $0.31" in progress_line({**state, "at": 2.0, "started": 1.0, "over": True, "errors": {}, "stopping": ""})

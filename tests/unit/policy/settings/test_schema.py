@@ -108,6 +108,23 @@ def test_the_schema_knows_what_a_hook_is(hooks: dict[str, Any], fits: bool) -> N
     assert (parse_hooks(hooks)[1] == []) is fits
 
 
+@pytest.mark.parametrize(
+    ("price", "fits"),
+    [
+        ({"input": 0, "output": 2.5}, True),
+        ({"input": 1, "output": 2, "cacheRead": 0.1, "cacheWrite": 3}, True),
+        ({"input": 1}, False),
+        ({"input": -1, "output": 2}, False),
+        ({"input": "1", "output": 2}, False),
+        ({"input": 1, "output": 2, "cached": 1}, False),
+        (3, False),
+    ],
+)
+def test_a_price_is_used_only_where_it_is_one(price: Any, fits: bool) -> None:
+    valid, problems = validate({"prices": {"some/model": price}})
+    assert (valid["prices"] == {"some/model": price}, not problems) == (fits, fits)
+
+
 def documented() -> Iterator[tuple[str, dict[str, Any]]]:
     for page in [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]:
         text = page.read_text("utf-8")
