@@ -11,6 +11,7 @@ from pathlib import Path
 
 from wieldy.core.errors import SettingsError
 
+MAX_LINKS = 40
 JOURNAL_FOLDER = "journal"
 """Below the state folder: the journals of all projects."""
 
@@ -57,9 +58,12 @@ def make_folders(folder: Path, mode: int = 0o755) -> None:
 
 def make_private_folder(folder: Path) -> None:
     """Create a folder, and those above it that do not exist, for its owner only. Raises `PermissionError` for a foreign one."""
-    make_folders(folder, 0o700)
-    is_own = not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
-    if (why := why_foreign(folder) if is_own else "the folder belongs to another user") is not None:
+    why = _foreign_link(folder, _trusted_users())
+    if why is None:
+        make_folders(folder, 0o700)
+        is_own = not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
+        why = why_foreign(folder) if is_own else "the folder belongs to another user"
+    if why is not None:
         raise PermissionError(errno.EPERM, f"{why}; remove it, or name another folder", str(folder))
 
 
@@ -70,9 +74,9 @@ def why_foreign(folder: Path) -> str | None:
     """
     if not hasattr(os, "getuid"):
         return None
-    trusted = {0, os.getuid(), os.stat("/").st_uid}
-    with suppress(OSError, SettingsError):
-        trusted.add(user_home().stat().st_uid)  # in a container, that of the machine's user
+    trusted = _trusted_users()
+    if (why := _foreign_link(folder, trusted)) is not None:
+        return why
     real = Path(os.path.realpath(folder))
     for place in (real, *real.parents):
         status, name = place.stat(), "the folder" if place == real else place
@@ -81,6 +85,28 @@ def why_foreign(folder: Path) -> str | None:
         if status.st_mode & stat.S_IWOTH and (place == real or not status.st_mode & stat.S_ISVTX):
             return f"others can write to {name}"
     return None
+
+
+def _trusted_users() -> set[int]:
+    """The users that may own what is above a private folder."""
+    if not hasattr(os, "getuid"):
+        return set()
+    trusted = {0, os.getuid(), os.stat("/").st_uid}
+    with suppress(OSError, SettingsError):
+        trusted.add(user_home().stat().st_uid)  # in a container, that of the machine's user
+    return trusted
+
+
+def _foreign_link(path: Path, trusted: set[int]) -> str | None:
+    """Which symlink on the way to a path another user owns, who could lead it elsewhere later; None if there is none."""
+    for _ in range(MAX_LINKS if trusted else 0):
+        link = next((place for place in (path, *path.parents) if place.is_symlink()), None)
+        if link is None:
+            return None
+        if link.lstat().st_uid not in trusted:
+            return f"{link} is a symlink of another user"
+        path = link.parent / os.readlink(link)
+    return f"there are too many symlinks on the way to {path}" if trusted else None
 
 
 def write_private(path: Path, data: bytes) -> None:

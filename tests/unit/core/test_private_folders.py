@@ -69,6 +69,32 @@ def test_a_folder_below_that_of_another_user_is_refused_but_not_in_the_home_fold
     make_private_folder(tmp_path / "theirs" / "made")
 
 
+@pytest.mark.parametrize("target", ["own", "own/deeper", "missing", "linked"])
+def test_a_symlink_of_another_user_is_refused_also_one_to_a_folder_of_ours(tmp_path, target):
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a symlink away")
+    (tmp_path / "above").mkdir()
+    (tmp_path / "above").chmod(0o1777)
+    (tmp_path / "own" / "deeper").mkdir(parents=True, mode=0o700)
+    (tmp_path / "own").chmod(0o700)
+    (tmp_path / "linked").symlink_to(tmp_path / "own")
+    (tmp_path / "above" / "made").symlink_to(tmp_path / target)
+    os.chown(tmp_path / "above" / "made", 65534, 65534, follow_symlinks=False)
+    (tmp_path / "link").symlink_to("above/made")
+    for folder in (tmp_path / "above" / "made", tmp_path / "above" / "made" / "x", tmp_path / "link" / "x"):
+        with pytest.raises(PermissionError, match=r"above/made is a symlink of another user"):
+            make_private_folder(folder)
+    assert not (tmp_path / "missing").exists()
+    assert not list((tmp_path / "own").glob("**/x"))
+    make_private_folder(tmp_path / "linked" / "x")
+
+
+def test_a_symlink_that_leads_to_itself_is_refused(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(PermissionError, match="too many symlinks"):
+        make_private_folder(tmp_path / "loop" / "x")
+
+
 def test_settings_of_the_person_that_others_could_write_are_refused(tmp_path):
     make_folders(tmp_path / "home" / ".config" / "wieldy")
     location = SettingsLocation("user", tmp_path / "home" / ".config" / "wieldy" / "settings.json", str(tmp_path))
