@@ -17,6 +17,12 @@ def require_amount(name: str, value: Any) -> None:
         raise ValueError(f"`{name}` must be a number above 0, not {value!r}")
 
 
+def require_seconds(name: str, value: Any) -> None:
+    """Raise `ValueError` unless a value is a number of seconds, perhaps 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise ValueError(f"`{name}` must be a number of seconds, not {value!r}")
+
+
 def require_callable(name: str, value: Any, *, or_text: str | None = None) -> None:
     """Raise `TypeError` unless a value is None, a function, or this text."""
     if value is None or callable(value) or (or_text is not None and value == or_text):

@@ -22,7 +22,7 @@ from wieldy.core.effects import UNKNOWN_EFFECTS
 from wieldy.core.errors import ClosedError, MissingExtra, SettingsError, ToolDefinitionError
 from wieldy.core.events import AnyEvent, Notice
 from wieldy.core.logs import log
-from wieldy.core.option_checks import require_callable, require_count
+from wieldy.core.option_checks import require_callable, require_count, require_seconds
 from wieldy.core.outcome import ToolResult
 from wieldy.core.state_dirs import JOURNAL_FOLDER, state_home
 from wieldy.core.supervise import Abort, Supervisor
@@ -157,6 +157,7 @@ class Toolbox:
         self.workspace.commands = self.settings.commands
         self.policy = self.settings.policy(self.workspace, mode)
         self._hooks = ConfiguredHooks(self.settings, self.workspace, self.policy, code_hooks=hooks, halt=self.abort)
+        require_seconds("wait_for_servers", wait_for_servers)
         self._server_seconds = wait_for_servers
         self._servers = ConfiguredServers(self.workspace, self.catalog, enabled=servers)
         supervisor = Supervisor()

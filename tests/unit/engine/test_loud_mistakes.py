@@ -83,6 +83,8 @@ def test_a_settings_file_that_is_not_there_raises(tmp_path):
         ({"ask": True}, "`ask` must be a function"),
         ({"ask": "defer"}, "option of Session"),
         ({"hooks": [print]}, "python_hook"),
+        ({"wait_for_servers": True}, "`wait_for_servers` must be a number of seconds"),
+        ({"wait_for_servers": -1}, "wait_for_servers"),
         ({"env": "PATH=/bin"}, "`env` must be a mapping"),
     ],
 )
