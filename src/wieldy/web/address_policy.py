@@ -28,7 +28,8 @@ ALLOWED_BY_NAME = frozenset({"loopback", "private"})
 
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-LOOKUP_SECONDS_BEFORE_PROXY = 2.0
+LOOKUP_SECONDS_BEFORE_PROXY = 15.0
+"""Longer than the system's resolver tries where no name server answers, which is usual behind a proxy: 10 s."""
 
 
 class HostRefused(ToolFailure):
@@ -48,9 +49,15 @@ async def resolve_host(host: str, port: int) -> Sequence[str]:
 class AddressPolicy:
     """Allows public addresses and `private_hosts` (`host`, `host:port` or `*.host`)."""
 
-    def __init__(self, private_hosts: Sequence[str] = (), resolver: Resolver = resolve_host) -> None:
+    def __init__(
+        self,
+        private_hosts: Sequence[str] = (),
+        resolver: Resolver = resolve_host,
+        lookup_seconds: float = LOOKUP_SECONDS_BEFORE_PROXY,
+    ) -> None:
         self._private_hosts = [str(entry).strip().lower() for entry in private_hosts]
         self._resolver = resolver
+        self._lookup_seconds = lookup_seconds
 
     async def resolve(self, url: HttpUrl) -> tuple[str, ...]:
         """The addresses to connect to for this request. Raises `HostRefused` if any address is not allowed."""
@@ -69,14 +76,18 @@ class AddressPolicy:
         """Check a host that a proxy connects to, which resolves its name itself. Raises `HostRefused`.
 
         A name that this machine resolves must lead to allowed addresses here, too. One that it does not know, as is usual
-        behind such a proxy, is left to the proxy if it is a whole domain name.
+        behind such a proxy, is left to the proxy if it is a whole domain name. One whose look-up does not end may be slow
+        on purpose, to lead the proxy inside the network.
         """
         try:
-            async with asyncio.timeout(LOOKUP_SECONDS_BEFORE_PROXY):
+            async with asyncio.timeout(self._lookup_seconds):
                 await self.resolve(url)
-        except (HostNotFound, TimeoutError):
+        except HostNotFound:
             if "." not in url.host and not self._allows_private(url):
                 raise _refusal(url, "names a host inside a network") from None
+        except TimeoutError:
+            if not self._allows_private(url):
+                raise _refusal(url, f"was not looked up within {self._lookup_seconds:g} s") from None
 
     def _allows_private(self, url: HttpUrl) -> bool:
         for entry in self._private_hosts:

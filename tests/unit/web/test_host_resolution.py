@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import asyncio
+import socket
+from collections.abc import Sequence
+
 import pytest
 from tests.unit.web.loopback import Names
 
@@ -79,6 +83,36 @@ async def test_a_name_nobody_knows_is_said_to_be_unknown() -> None:
         await reached("http://nowhere.example/")
     with pytest.raises(HostRefused, match="no address"):
         await reached("http://e.org/", names=Names(e_org=[[]]))
+
+
+@pytest.mark.asyncio
+async def test_behind_a_proxy_a_name_is_refused_until_its_addresses_are_known() -> None:
+    """As with a name server that answers after seconds: what it says then counts, and no answer is none."""
+    url, release = parse_url("https://slow.example/"), asyncio.Event()
+
+    async def answer_late(host: str, port: int) -> Sequence[str]:
+        await release.wait()
+        return ["127.0.0.1"]
+
+    for policy in (AddressPolicy((), answer_late, 0.01), AddressPolicy(("other.example",), answer_late, 0.01)):
+        with pytest.raises(HostRefused, match=r"slow\.example was not looked up within 0\.01 s.*allowPrivateHosts"):
+            await policy.check_for_proxy(url)
+    await AddressPolicy(("slow.example",), answer_late, 0.01).check_for_proxy(url)
+    checking = asyncio.ensure_future(AddressPolicy((), answer_late).check_for_proxy(url))
+    asyncio.get_running_loop().call_soon(release.set)
+    with pytest.raises(HostRefused, match=r"leads to 127\.0\.0\.1, a loopback address"):
+        await checking
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("code", [socket.EAI_NONAME, socket.EAI_AGAIN])
+async def test_behind_a_proxy_a_name_that_is_not_known_here_is_left_to_the_proxy(code: int) -> None:
+    async def know_nothing(host: str, port: int) -> Sequence[str]:
+        raise socket.gaierror(code, "not known")
+
+    await AddressPolicy((), know_nothing).check_for_proxy(parse_url("https://shop.example/"))
+    with pytest.raises(HostRefused, match="inside a network"):
+        await AddressPolicy((), know_nothing).check_for_proxy(parse_url("https://wiki/"))
 
 
 @pytest.mark.asyncio
