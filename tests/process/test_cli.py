@@ -98,7 +98,7 @@ def test_the_structured_result_is_json_and_nothing_else(wieldy):
         (("Read", "limit=many", "file_path=b.txt"), "limit"),
         (("Read", "file=b.txt"), "did you mean `file_path`?"),
         (("Grep", "pattern=("), "not a valid regular expression: unclosed group"),
-        (("Read", "/dev/zero"), "not key=value"),
+        (("Read", "b.txt", "limit=3"), "not key=value"),
         (("Read", "file_path=/dev/zero"), "character device"),
         (("Write", "file_path=new.txt", "content=x"), "there is no one to ask"),
         (("Read", "{broken: 1}"), "JSON"),
@@ -114,7 +114,7 @@ def test_bad_input_is_a_clear_message_and_exit_code_one(wieldy, args, said):
 
 
 def test_debug_shows_the_traceback_of_an_error(wieldy):
-    assert "Traceback" in wieldy("call", "Read", "not-a-field", "--debug").stderr
+    assert "Traceback" in wieldy("call", "Read", "not-a-field", "limit=3", "--debug").stderr
 
 
 def test_a_pattern_that_starts_with_a_dash_is_a_pattern(wieldy, project):
@@ -372,7 +372,7 @@ def test_past_calls_are_held_against_the_rules_of_today(wieldy, project, tmp_pat
     calls = [{"call": "Bash", "input": {"command": "touch made"}}, {"call": "Read", "input": {"file_path": "b.txt"}}]
     script.write_text(json.dumps({"turns": [calls, [{"text": "done"}]]}))
     wieldy("-p", "go", "--model", f"script:{script}")
-    assert "2 past call(s), 0 would be decided otherwise" in wieldy("permissions", "replay", "--all").stdout
+    assert "2 past calls, 0 would be decided otherwise" in wieldy("permissions", "replay", "--all").stdout
     wieldy("permissions", "allow", "Bash(touch:*)")
     replayed = wieldy("permissions", "replay", "--all")
     assert replayed.returncode == 1

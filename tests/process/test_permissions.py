@@ -149,7 +149,7 @@ def test_a_session_is_judged_by_the_rules_of_its_own_folder_wherever_one_is(
     done = wieldy("permissions", "replay", session, cwd=elsewhere)
     assert done.returncode == 1, done.stderr
     assert "ask → allow  touch made && ls | head -3" in done.stdout
-    assert "0 past call(s)" in wieldy("permissions", "replay", "--all", cwd=elsewhere).stdout
+    assert "0 past calls" in wieldy("permissions", "replay", "--all", cwd=elsewhere).stdout
     for words in ([], [session, "--all"], [""]):
         assert wieldy("permissions", "replay", *words).returncode == 2
     for unknown in ("../../x", "0123456789ab"):
@@ -163,7 +163,7 @@ def test_commands_of_a_file_are_counted_by_what_would_be_decided(project: Path, 
     done = wieldy("permissions", "replay", "--commands", "history")
     assert (done.returncode, done.stderr) == (0, "")
     first, programs, *_ = done.stdout.splitlines()
-    assert first == "5 command(s): 2 (40.0%) run without a question, 2 (40.0%) ask, 1 (20.0%) are denied"
+    assert first == "5 commands: 2 (40.0%) run without a question, 2 (40.0%) ask, 1 (20.0%) are denied"
     assert programs == "  most often: make 2"
     assert "with the sandbox" in done.stdout
     rows = json.loads(wieldy("permissions", "replay", "--commands", "-", "--json", input="ls\nmake\n").stdout)
@@ -205,7 +205,7 @@ def test_a_past_call_of_a_tool_that_is_no_more_is_counted(project: Path, wieldy:
     (transcript,) = (project.parent / "state" / "sessions").glob("*/transcript.jsonl")
     transcript.write_text(transcript.read_text().replace('"WebFetch"', '"OnceHere"'))
     done = wieldy("permissions", "replay", "--all")
-    assert "0 past call(s), 0 would be decided otherwise\n1 more could not be judged" in done.stdout
+    assert "0 past calls, 0 would be decided otherwise\n1 more could not be judged" in done.stdout
 
 
 def test_nothing_that_a_project_brings_is_run_or_granted_before_consent_to_exactly_that(
@@ -229,7 +229,7 @@ def test_nothing_that_a_project_brings_is_run_or_granted_before_consent_to_exact
 
     done = wieldy("-p", "go", model)
     assert done.returncode == 3
-    assert "wait for your consent" in done.stderr
+    assert "for your consent" in done.stderr
     assert traces() == set()
     asked = wieldy("permissions", "trust")
     assert asked.returncode == 1
@@ -246,7 +246,7 @@ def test_nothing_that_a_project_brings_is_run_or_granted_before_consent_to_exact
     brought["hooks"]["PreToolUse"] = [{"hooks": [{"type": "command", "command": "touch hooked && true"}]}]
     (project / ".wieldy/settings.json").write_text(json.dumps(brought))
     done = wieldy("-p", "go", model)
-    assert "wait for your consent" in done.stderr
+    assert "for your consent" in done.stderr
     assert "touch hooked && true" in wieldy("permissions", "trust").stdout
     assert wieldy("permissions", "trust", "--yes").returncode == 0
     assert "nothing waits" in wieldy("permissions", "trust").stdout

@@ -124,3 +124,48 @@ def test_a_tool_without_its_input_is_named_once(wieldy):
     done = wieldy("call", "Read")
     assert done.returncode == 1
     assert done.stderr == "Read was not run, its input has 1 problem:\n- `file_path` is required but missing (string)\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "nearest"),
+    [
+        (("-p", "hi", "--modle", "x"), "`--model`"),
+        (("--contineu",), "`--continue`"),
+        (("sessions", "shwo"), "`show`"),
+        (("sessions", "list", "--jsno"), "`--json`"),
+        (("call", "Read", "b.txt", "--jsno"), "`--json`"),
+        (("-p", "hi", "--model", "anthropc/claude"), "`anthropic`"),
+    ],
+)
+def test_a_misspelled_word_names_the_nearest(wieldy, args, nearest):
+    done = wieldy(*args)
+    assert (done.returncode, done.stdout) != (0, "")
+    assert f"did you mean {nearest}" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_version_and_config_are_commands(wieldy, project):
+    assert wieldy("version").stdout == wieldy("--version").stdout
+    (project / ".wieldy").mkdir()
+    file = project / ".wieldy/settings.local.json"
+    file.write_text('{"bash": {"maxBackground": 3}, "env": {"A_KEY": "a secret"}}')
+    done = wieldy("config", env={"WIELDY_TRUST": "1"})
+    assert done.returncode == 0, done.stderr
+    assert 'bash = {"maxBackground": 3}' in done.stdout
+    assert "A_KEY" in done.stdout and "a secret" not in done.stdout
+    assert str(file) in done.stderr
+    shown = json.loads(wieldy("config", "--json", env={"WIELDY_TRUST": "1"}).stdout)
+    assert shown["bash"]["value"] == {"maxBackground": 3}
+
+
+@pytest.mark.parametrize("command", ["echo one", "A=one; echo $A", "echo one # a=b"])
+def test_a_call_takes_the_main_field_alone(wieldy, command):
+    done = wieldy("call", "Bash", command, "--mode", "bypassPermissions")
+    assert (done.returncode, done.stdout) == (0, "one\n"), done.stderr
+    wrong = wieldy("call", "Bash", "comand=echo one", "--mode", "bypassPermissions")
+    assert "did you mean `command`" in wrong.stderr
+
+
+def test_one_wrong_number_is_all_that_is_blamed(wieldy):
+    done = wieldy("call", "Grep", "pattern=x", "head_limit=abc", "-n=true", "-C=2")
+    assert "1 problem" in done.stderr and "head_limit" in done.stderr

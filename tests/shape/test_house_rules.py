@@ -57,6 +57,7 @@ def makes_threads(module: ast.Module) -> bool:
 def test_our_own_python_is_started_in_one_place():
     """Started otherwise it could import modules from a project, with our environment. The others only name its path."""
     others = {
+        "__main__.py",  # itself again, in UTF-8 mode
         "cli/doctor.py",
         "faces/terminal/demo/__init__.py",
         "files/search/ripgrep.py",

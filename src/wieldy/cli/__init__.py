@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("demo", "watch a recorded model fix a sample project: no key, no network"),
     "mcp": ("mcp", "manage MCP servers, or serve wieldy's own tools"),
     "sessions": ("sessions", "list, show, export or resume sessions"),
+    "config": ("config", "show the settings in force, and where each is written"),
     "doctor": ("doctor", "check this machine and say how to fix what is missing"),
 }
 
@@ -80,7 +81,7 @@ def _dispatch(argv: list[str]) -> int:
     if name in ("-h", "--help", "help"):
         console.write(usage())
         return 0
-    if name in ("--version", "-V"):
+    if name in ("--version", "-V") or argv == ["version"]:
         from wieldy import __version__
 
         console.write(f"wieldy {__version__}")

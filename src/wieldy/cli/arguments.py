@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -15,6 +15,7 @@ from wieldy.core import console
 from wieldy.core.console import print_error
 from wieldy.core.errors import WieldyError
 from wieldy.core.events import Event, Notice
+from wieldy.core.text import did_you_mean
 
 if TYPE_CHECKING:
     from wieldy.engine.toolbox import Toolbox
@@ -33,6 +34,20 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, width=100)
 
 
+_WRONG_WORD = re.compile(r"(?:unrecognized arguments:|unknown option) ([^\s=]+)")
+
+
+def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield the options and subcommands of a parser and of its subcommands, except those that help leaves out."""
+    for action in parser._actions:
+        if action.help != argparse.SUPPRESS:
+            yield from action.option_strings
+        if isinstance(action, argparse._SubParsersAction):
+            for name, subparser in action.choices.items():
+                yield name
+                yield from _words(subparser)
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line, and which prints through the console."""
 
@@ -41,8 +56,10 @@ class Parser(argparse.ArgumentParser):
         write(message, end="")
 
     def error(self, message: str) -> NoReturn:
-        """Print the error and exit with code 2."""
-        console.print_error(f"{message}; `{self.prog} --help` shows how")
+        """Print the error, with the nearest word that would be right, and exit with code 2."""
+        word = _WRONG_WORD.match(message)
+        hint = did_you_mean(word[1], _words(self)) if word else ""
+        console.print_error(f"{message}{hint}; `{self.prog} --help` shows how")
         sys.exit(2)
 
 

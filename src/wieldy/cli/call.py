@@ -22,6 +22,7 @@ from wieldy.faces.terminal.calls import format_result, parse_input
 EXAMPLES = """examples:
   wieldy call Grep pattern=TODO glob='*.py' output_mode=content -n=true
   wieldy call Read '{"file_path": "README.md", "limit": 20}'
+  wieldy call Bash 'git status'              the main field alone
   echo '{"file_path": "a.txt", "content": "hi"}' | wieldy call Write - --mode acceptEdits
 
 A value is text where the tool takes text, and JSON otherwise (limit=5, edits='[…]').
@@ -37,7 +38,11 @@ def main(command: str, argv: list[str]) -> int:
     )
     parser.add_argument("tool", metavar="TOOL", help="the name of the tool; `wieldy tools` lists them")
     parser.add_argument(
-        "fields", nargs="*", default=[], metavar="key=value | JSON | -", help="the input; `-` reads JSON from stdin"
+        "fields",
+        nargs="*",
+        default=[],
+        metavar="key=value | JSON | TEXT | -",
+        help="the input; `-` reads JSON from stdin",
     )
     parser.add_argument("--json", action="store_true", help="print the structured result")
     add_root(parser)

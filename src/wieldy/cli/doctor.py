@@ -20,7 +20,7 @@ from wieldy.core.console import write, write_json
 from wieldy.core.errors import SessionError
 from wieldy.core.programs import own_program
 from wieldy.core.state_dirs import config_home, make_private_folder, state_home
-from wieldy.core.text import truncate_line
+from wieldy.core.text import plural, truncate_line
 from wieldy.engine.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -234,13 +234,13 @@ def _check_settings(root: Path) -> list[CheckResult]:
         CheckResult("settings", "broken", str(error), "correct the file; until then nothing is allowed without asking")
         for error in settings.errors
     ]
-    warnings = [warning for warning in settings.warnings if "wait for your consent" not in str(warning)]
+    warnings = [warning for warning in settings.warnings if "for your consent" not in str(warning)]
     results += [CheckResult("settings", "missing", str(warning)) for warning in warnings]
     results += [CheckResult("claude settings", "missing", str(line)) for line in settings.report]
     if settings.pending:
-        detail = f"{len(settings.pending)} setting(s) wait for your consent"
+        detail = f"{plural(len(settings.pending), 'setting')} waiting for your consent"
         results.append(CheckResult("trust", "missing", detail, "wieldy permissions trust"))
-    summary = f"project {settings.root}, mode {box.policy.mode}, {len(box.policy.rules.rules)} rule(s)"
+    summary = f"project {settings.root}, mode {box.policy.mode}, {plural(len(box.policy.rules.rules), 'rule')}"
     return results or [CheckResult("settings", "ok", summary)]
 
 
@@ -276,7 +276,7 @@ def _check_server(name: str, state: ServerState, server: ManagedServer | None) -
     if state.name == "ready" and server is not None:
         names = truncate_line(", ".join(server.quarantined), 200)
         left_out = f", left out: {names} (`wieldy mcp get {name}` says why)" if names else ""
-        return CheckResult(what, "ok", f"ready, {len(server.tools)} tools{left_out}")
+        return CheckResult(what, "ok", f"ready, {plural(len(server.tools), 'tool')}{left_out}")
     if state.name == "needs approval":
         fix = f"wieldy mcp reconnect {name}" if server else "wieldy permissions trust"
         return CheckResult(what, "missing", str(state), fix)

@@ -23,7 +23,7 @@ from wieldy.cli.arguments import (
 from wieldy.cli.signals import SignalHandler
 from wieldy.core.console import print_error, write, write_error, write_json
 from wieldy.core.state_dirs import user_home
-from wieldy.core.text import truncate_line
+from wieldy.core.text import plural, truncate_line
 from wieldy.core.threads import in_thread
 from wieldy.engine.services import Ask
 from wieldy.engine.toolbox import Toolbox
@@ -282,7 +282,9 @@ def _format_line(row: dict[str, Any]) -> str:
     sign = {"ready": "✓", "needs approval": "?"}.get(row["state"], "✗")
     about = f"{row['state']}: {row['why']}".rstrip(": ")
     if row["state"] == "ready":
-        about = f"{len(row['tools'])} tools" + (f", {len(row['prompts'])} prompts" if row["prompts"] else "")
+        about = plural(len(row["tools"]), "tool") + (
+            f", {plural(len(row['prompts']), 'prompt')}" if row["prompts"] else ""
+        )
         if row["quarantined"]:
             about += f", left out: {truncate_line(', '.join(row['quarantined']), 200)} (`wieldy mcp get {row['name']}`)"
     return f"{sign} {row['name']:<16} {about}" + (f"   {row['where']}" if row["where"] else "")

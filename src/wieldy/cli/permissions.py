@@ -22,6 +22,7 @@ from wieldy.core.call import PlannedCall, ToolCall
 from wieldy.core.console import print_error, read_line, write, write_json
 from wieldy.core.decision import Behavior, Opinion
 from wieldy.core.errors import Refusal, SessionError
+from wieldy.core.text import plural
 from wieldy.engine.pipeline import bind, lookup, normalize
 from wieldy.engine.toolbox import Toolbox
 from wieldy.policy.permissions.explain import (
@@ -190,10 +191,10 @@ def _test(options: argparse.Namespace) -> int:
         write_json(rows)
     else:
         for result in results:
-            write(f"{'✗' if result.failures else '✓'} {result.rule} ({result.examples} examples)")
+            write(f"{'✗' if result.failures else '✓'} {result.rule} ({plural(result.examples, 'example')})")
             for failure in result.failures:
                 write(f"    {failure}")
-        write(f"{len(results)} rule(s) with examples")
+        write(f"{plural(len(results), 'rule')} with examples")
     print_settings_problems(box)
     return 1 if any(result.failures for result in results) or box.settings.errors else 0
 
@@ -220,7 +221,7 @@ def _trust(options: argparse.Namespace) -> int:
         if (read_line("Consent to exactly these? [y/N] ") or "").strip().lower() not in ("y", "yes"):
             return 1
     Trust().accept(box.settings.root, pending)
-    write(f"{len(pending)} setting(s) are in force from now on; you are asked again when they change")
+    write(f"in force from now on: {plural(len(pending), 'setting')}; you are asked again when they change")
     return 0
 
 
@@ -299,7 +300,7 @@ def _format_replay(results: list[ReplayResult], *, by_session: bool) -> Iterator
             yield f"{change.before} → {change.now.behavior}  {change.plan.tool.show_use(change.plan.input)}"
             yield f"    {change.now.why}"
     decided, skipped = sum(result.decided for result in results), sum(result.skipped for result in results)
-    yield f"{decided} past call(s), {sum(len(result.changes) for result in results)} would be decided otherwise"
+    yield f"{plural(decided, 'past call')}, {sum(len(result.changes) for result in results)} would be decided otherwise"
     if skipped:
         yield f"{skipped} more could not be judged: their tool or input no longer exists"
 
@@ -393,7 +394,7 @@ def _asking_program(analysis: Analysis) -> str:
 
 
 def _tally_lines(count: int, now: Tally, sandboxed: Tally | None) -> list[str]:
-    lines = [f"{count} command(s): {now}"]
+    lines = [f"{plural(count, 'command')}: {now}"]
     if now.programs:
         lines.append("  most often: " + ", ".join(f"{name} {number}" for name, number in now.programs.items()))
     if sandboxed is None:

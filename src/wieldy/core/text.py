@@ -191,8 +191,9 @@ def nearest_names(name: str, names: Iterable[str], *, cutoff: float = SIMILAR, m
 
 
 def nearest_name(name: str, names: Iterable[str], *, cutoff: float = SIMILAR) -> str | None:
-    """Return the most similar name, or None."""
-    return next(iter(nearest_names(name, names, cutoff=cutoff, most=1)), None)
+    """Return the most similar name, or None. One of the same letters goes first: they were swapped."""
+    near = nearest_names(name, names, cutoff=cutoff)
+    return max(near, key=lambda other: sorted(other) == sorted(name), default=None)
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

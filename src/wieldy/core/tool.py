@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from wieldy.core.effects import NO_EFFECTS, UNKNOWN_EFFECTS, Effects, Fetches, is_lasting
 from wieldy.core.outcome import Block, Content, Text, ToolResult
-from wieldy.core.text import truncate_line
+from wieldy.core.text import plural, truncate_line
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -284,7 +284,7 @@ class Tool:
     def show_result(self, result: ToolResult) -> str:
         """A few lines for people: the result."""
         lines = result.person_text.splitlines()
-        more = f"\n… {len(lines) - 5} more lines" if len(lines) > 5 else ""
+        more = f"\n… {plural(len(lines) - 5, 'more line')}" if len(lines) > 5 else ""
         return "\n".join(lines[:5]) + more
 
     def show_rejection(self, input: Mapping[str, Any], why: str) -> str:

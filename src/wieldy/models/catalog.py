@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from wieldy.core.errors import MissingKey, SessionError
 from wieldy.core.provider import Delta, Provider, ProviderFailure, Request, Usage
+from wieldy.core.text import did_you_mean
 
 if TYPE_CHECKING:
     from wieldy.models.http import HttpModel
@@ -360,8 +361,9 @@ def pick(
     if not slash or provider not in PROVIDERS:
         if base_url is None:
             known = ", ".join(PROVIDERS)
+            hint = did_you_mean(provider, PROVIDERS) if slash else ""
             raise SessionError(
-                f"`{name}` names no provider: write provider/name with one of {known}, or give --base-url"
+                f"`{name}` names no provider{hint}: write provider/name with one of {known}, or give --base-url"
             )
         provider, rest = ("anthropic" if "claude" in name else "openai"), name
     if not rest:

@@ -247,7 +247,7 @@ def _report(
     count = sum(file.count for file in files)
     shown = [line for file in files for line in _lines(relative_path(file.path, cwd), file)]
     if len(shown) > SHOWN_LINES:
-        shown = [*shown[:SHOWN_LINES], f"… {len(shown) - SHOWN_LINES} more lines"]
+        shown = [*shown[:SHOWN_LINES], f"… {plural(len(shown) - SHOWN_LINES, 'more line')}"]
     data = {
         "files": [{"filePath": display_path(f.path), "matches": f.count} for f in files],
         "numFiles": len(files),

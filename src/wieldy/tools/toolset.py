@@ -22,6 +22,7 @@ from wieldy.core.decision import Judge
 from wieldy.core.logs import log
 from wieldy.core.provider import ToolSpec
 from wieldy.core.supervise import Abort, Supervisor
+from wieldy.core.text import plural
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
@@ -237,7 +238,7 @@ def _list_names(tools: Sequence[Tool], most: int) -> str:
     for group, names in sorted(groups.items()):
         line = ", ".join(names)
         if len(line) > max(share, remaining // (len(groups) - len(lines))):
-            line = f"{group}: {len(names)} tools, such as {names[0]}"
+            line = f"{group}: {plural(len(names), 'tool')}, such as {names[0]}"
         if len(line) > remaining:
             return f"{chr(10).join(lines)}\n… and {unlisted} more"
         lines.append(line)

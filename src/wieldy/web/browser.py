@@ -18,6 +18,7 @@ from wieldy.core.decision import Decision, Judge
 from wieldy.core.effects import NO_EFFECTS, Effects, Fetches
 from wieldy.core.errors import ToolFailure
 from wieldy.core.programs import own_program
+from wieldy.core.text import plural
 from wieldy.core.threads import in_thread
 from wieldy.core.tool import Tool
 from wieldy.core.workspace import Workspace
@@ -453,7 +454,7 @@ def truncate_tree(tree: str, limit: int = MAX_SNAPSHOT_CHARS) -> str:
         return tree
     head = tree[:limit].rpartition("\n")[0] or tree[:limit]
     omitted = tree.count("\n") - head.count("\n")
-    return f"{head}\n[{omitted} more lines; BrowserSnapshot with the `ref` of a part shows that part]"
+    return f"{head}\n[{plural(omitted, 'more line')}; BrowserSnapshot with the `ref` of a part shows that part]"
 
 
 class BrowserSession:

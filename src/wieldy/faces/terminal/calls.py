@@ -358,12 +358,14 @@ def split_words(line: str) -> list[str]:
 
 
 def parse_input(words: list[str], tool: Tool | None) -> Mapping[str, Any] | str:
-    """Build a tool's input from one JSON object or `key=value` words. Raises `InvalidToolInput`."""
+    """Build a tool's input from one JSON object, `key=value` words, or its main field alone. Raises `InvalidToolInput`."""
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         return words[0]
     properties = tool.schema.get("properties", {}) if tool else {}
     names = [*properties, *(tool.parameters.aliases if tool else ())]
     fields: dict[str, Any] = {}
+    if tool is not None and len(words) == 1 and _is_main_value(words[0], names):
+        return {tool.main_field or next(iter(properties), "input"): words[0]}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
@@ -372,6 +374,12 @@ def parse_input(words: list[str], tool: Tool | None) -> Mapping[str, Any] | str:
             raise InvalidToolInput(f"{tool.name if tool else ''} takes no `{key}`{hint}")
         fields[key] = _parse_value(value, properties.get(key, {}))
     return fields
+
+
+def _is_main_value(word: str, names: list[str]) -> bool:
+    """Whether a word has no `name=` that is a field, or nearly one: `ls` and `FOO=1 make`, but not `comand=ls`."""
+    name, equals, _ = word.partition("=")
+    return not equals or (name not in names and not did_you_mean(name, names))
 
 
 def _parse_value(text: str, schema: Any) -> Any:

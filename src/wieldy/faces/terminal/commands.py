@@ -293,7 +293,7 @@ async def _diff(chat: Chat, rest: str) -> None:
         rows += _diff_rows(name, file.then, file.now)
     hidden = len(rows) - MAX_DIFF_ROWS
     if hidden > 0:
-        rows = [*rows[:MAX_DIFF_ROWS], (TextSpan(f"… {hidden} more lines", "dim"),)]
+        rows = [*rows[:MAX_DIFF_ROWS], (TextSpan(f"… {plural(hidden, 'more line')}", "dim"),)]
     chat.show(SpansBlock(tuple(rows)))
 
 

@@ -64,7 +64,7 @@ def diff_rows(hunks: Sequence[Mapping[str, Any]], width: int) -> list[Row]:
         rows += [clip_row(row, width) for row in _hunk_rows(hunk, lines[:room], digits)]
         hidden += max(len(lines) - room, 0)
     if hidden:
-        rows.append((TextSpan(f"{' ' * digits} … {hidden} more lines", "dim"),))
+        rows.append((TextSpan(f"{' ' * digits} … {plural(hidden, 'more line')}", "dim"),))
     return rows
 
 
@@ -302,7 +302,7 @@ def _prompt_rows(text: str, width: int) -> list[Row]:
     for number, line in enumerate(lines):
         laid_out += wrap_spans([TextSpan(line, "bold")], width, first=indent if number else mark, rest=indent)
     if hidden > 0:
-        laid_out.append((TextSpan(f"{INDENT}… {hidden:,} more lines", "dim"),))
+        laid_out.append((TextSpan(f"{INDENT}… {plural(hidden, 'more line')}", "dim"),))
     return laid_out
 
 
@@ -335,7 +335,7 @@ def _output_rows(summary: CallSummary, width: int) -> list[Row]:
             for line in output.first
             for row in wrap_spans([TextSpan(line, style)], width, first=(TextSpan(INDENT),))
         ]
-    lines = [*output.first, *([f"… {output.hidden:,} more lines"] if output.hidden else []), *output.last]
+    lines = [*output.first, *([f"… {plural(output.hidden, 'more line')}"] if output.hidden else []), *output.last]
     return [clip_row((TextSpan(INDENT), TextSpan(line, "dim")), width) if line else () for line in lines]
 
 

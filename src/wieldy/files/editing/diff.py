@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from wieldy.core.text import plural
 from wieldy.files.detection import Encoding, detect_encoding, fits
 from wieldy.files.editing.document import Document, Splice, common_prefix, common_suffix
 from wieldy.files.search.format import SHOWN_RETURN
@@ -77,7 +78,7 @@ class Patch(Struct, frozen=True):
         """A unified diff, cut after some hundred lines."""
         lines = "\n".join(map(str, self.hunks)).split("\n")
         if len(lines) > MAX_LINES:
-            lines = [*lines[:MAX_LINES], f"… {len(lines) - MAX_LINES} more lines of the diff"]
+            lines = [*lines[:MAX_LINES], f"… {plural(len(lines) - MAX_LINES, 'more line')} of the diff"]
         return "\n".join((f"--- {name}", f"+++ {name}", *lines))
 
 
@@ -240,7 +241,7 @@ class Merge(Struct, frozen=True):
         last = -1
         for count, index in enumerate(selected):
             if count == EXCERPT_LINES:
-                excerpt.append(f"… {len(selected) - count} more lines")
+                excerpt.append(f"… {plural(len(selected) - count, 'more line')}")
                 break
             if last >= 0 and index > last + 1:
                 excerpt.append("…")

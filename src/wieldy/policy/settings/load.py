@@ -18,6 +18,7 @@ from wieldy.core.errors import SettingsError
 from wieldy.core.programs import add_roots
 from wieldy.core.setting_keys import BASH_TIMEOUT_VARIABLES, default_of
 from wieldy.core.state_dirs import config_home, user_home
+from wieldy.core.text import plural
 from wieldy.core.tool_names import RENAMED_TOOLS
 from wieldy.policy.permissions.paths import PathResolver
 from wieldy.policy.permissions.rules import Examples, Layer, Origin, Rule, RuleError, guess_tool, parse, unknown_tool
@@ -327,7 +328,9 @@ def _combine(
 
 def _pending_notice(pending: Sequence[ConsentItem]) -> str:
     names = ", ".join(dict.fromkeys(item.name for item in pending))
-    return f"{len(pending)} setting(s) of this project wait for your consent: `wieldy permissions trust` ({names})"
+    wait = "waits" if len(pending) == 1 else "wait"
+    subject = f"{plural(len(pending), 'setting')} of this project {wait}"
+    return f"{subject} for your consent: `wieldy permissions trust` ({names})"
 
 
 def _hook_problems(source: SettingsSource) -> list[SettingsProblem]:

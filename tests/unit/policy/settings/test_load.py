@@ -163,7 +163,7 @@ def test_what_a_project_asks_for_waits_for_consent_and_what_it_forbids_does_not(
     assert settings.mode() == "default"
     assert len(settings.pending) == 8
     assert any("./evil" in str(one) for one in settings.pending)
-    assert "wait for your consent" in str(settings.warnings[-1])
+    assert "for your consent" in str(settings.warnings[-1])
 
     assert project.load(trusted=False, trust=Trust(trust_all=True)).pending == ()
     trust = Trust(env={"WIELDY_HOME": project.env["WIELDY_HOME"]})
