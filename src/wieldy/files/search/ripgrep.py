@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 CHUNK = 262_144
 MAX_STDERR = 16_384
+END_SECONDS = 5.0
 _UNREADABLE = re.compile(rb"^rg: (.+): .+\(os error \d+\)$", re.MULTILINE)
 
 # Takes a chunk of output; returns true when it has enough and the program may be stopped.
@@ -86,13 +88,39 @@ async def run_process(
         timed_out = True
     finally:
         if not finished:
-            process.kill()
-            # A full pipe keeps the loop from seeing its end: read on until nothing comes.
-            await _drain(process.stdout, lambda _: False)
-            await _drain(process.stderr, errors.consume)
-            await process.wait()
+            await _clean_up(_end(process, errors.consume))
     exit_code = None if enough or timed_out else process.returncode
     return ProcessResult(exit_code, timed_out, errors.text, errors.unreadable)
+
+
+async def _end(process: _Child, consume_errors: Consumer) -> None:
+    process.kill()
+    # A full pipe keeps the loop from seeing its end: read on until nothing comes.
+    await _drain(process.stdout, lambda _: False)
+    await _drain(process.stderr, consume_errors)
+    await process.wait()
+
+
+async def _clean_up(ending: Coroutine[Any, Any, None]) -> None:
+    """Wait for the end of a program also when this is cancelled, but then not long: what the kernel cannot kill may stay.
+
+    A clean-up that a second cancellation breaks off would leave the pipes open.
+    """
+    task = asyncio.ensure_future(ending)
+    loop = asyncio.get_running_loop()
+    cancelled, deadline = None, math.inf
+    while not task.done() and loop.time() < deadline:
+        try:
+            await asyncio.wait((task,), timeout=None if cancelled is None else deadline - loop.time())
+        except asyncio.CancelledError as error:
+            if cancelled is None:
+                cancelled, deadline = error, loop.time() + END_SECONDS
+    if not task.done():
+        task.cancel()
+    elif not task.cancelled():
+        task.result()
+    if cancelled is not None:
+        raise cancelled
 
 
 class _Child(Protocol):
@@ -153,14 +181,16 @@ async def _start(argv: Sequence[str | bytes], cwd: str, env: Mapping[str, str]) 
         process = await asyncio.shield(starting)
     except asyncio.CancelledError:
         # asyncio would lose the process and its pipes.
-        await asyncio.wait((starting,))
-        if starting.exception() is None:
-            child = _LocalChild(starting.result())
-            child.kill()
-            await child.process.communicate()
+        await _clean_up(_end_started(starting))
         raise
     limit_memory(process.pid)
     return _LocalChild(process)
+
+
+async def _end_started(starting: asyncio.Future[asyncio.subprocess.Process]) -> None:
+    await asyncio.wait((starting,))
+    if starting.exception() is None:
+        await _end(_LocalChild(starting.result()), lambda _: False)
 
 
 class _RemoteChild:

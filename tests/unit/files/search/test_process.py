@@ -174,3 +174,31 @@ async def test_a_program_that_a_backend_starts_after_a_cancellation_is_ended(tmp
         await search
     process = await asyncio.to_thread(backend.started.get)
     assert await asyncio.to_thread(process.wait) < 0
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("cancellations", [1, 2, 5])
+async def test_pipes_are_closed_however_often_a_search_is_cancelled_while_it_ends(
+    tmp_path: Path, cancellations: int
+) -> None:
+    """As when a call is abandoned and its session closed, while the killed program still gives its memory back."""
+    os.mkfifo(tmp_path / "held")
+    collector = OutputCollector()
+    # The kill does not reach what holds the pipes open.
+    holder = "import os; os.setsid(); open('held').read(1)"
+    code = f"{PRINT_PID}import subprocess, sys\nsubprocess.Popen([*{PYTHON!r}, {holder!r}])\ntime.sleep(60)"
+    before = len(os.listdir("/dev/fd"))
+    search = asyncio.create_task(start(code, collector, cwd=str(tmp_path)))
+    await collector.has_output.wait()
+    writer = await asyncio.to_thread(os.open, tmp_path / "held", os.O_WRONLY)
+    for _ in range(cancellations):
+        search.cancel()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not search.done()
+    os.write(writer, b"x")
+    os.close(writer)
+    with pytest.raises(asyncio.CancelledError):
+        await search
+    assert collector.program_is_gone()
+    assert len(os.listdir("/dev/fd")) <= before
