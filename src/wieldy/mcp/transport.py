@@ -64,7 +64,7 @@ async def open_relay(name: str, relay: McpRelay | None) -> AsyncIterator[Any]:
         except WieldyError as failure:
             response = _error(str(failure))
         if "id" in message and "method" in message:  # a notification has no response, and neither has a response
-            answer = {key: response[key] for key in ("result", "error") if key in response}
+            answer: dict[str, Any] = {key: response[key] for key in ("result", "error") if key in response}
             answer = answer or _error("its answer has neither a result nor an error")
             line = json.dumps({"jsonrpc": "2.0", **answer, "id": message["id"]}).encode()
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -17,10 +18,9 @@ from mcp.client.streamable_http import streamable_http_client
 from wieldy import Toolbox, tool
 from wieldy.engine.workspace_services import HostServices
 from wieldy.faces.mcp_server.http import (
-    HEADER_SECONDS,
-    MAX_WAITING_CONNECTIONS,
     AccessGuard,
     Address,
+    ConnectionLimits,
     SessionPool,
     parse_address,
     serve_http,
@@ -67,7 +67,7 @@ async def running(
     token: str | None = None,
     tools: tuple[Any, ...] = (),
     toolbox: type[Toolbox] = Toolbox,
-    header_seconds: float = HEADER_SECONDS,
+    bounds: ConnectionLimits | None = None,
     **limits: Any,
 ) -> AsyncIterator[Running]:
     def make(ask: Any, host: HostServices) -> Toolbox:
@@ -82,7 +82,7 @@ async def running(
                 server.told,
                 token=token,
                 on_ready=server.where.set_result,
-                header_seconds=header_seconds,
+                limits=bounds,
             )
         )
         await server.where
@@ -250,21 +250,21 @@ async def test_connections_that_send_no_whole_request_are_closed_and_lock_nobody
         address = server.where.result()
         halves = []
         for start in (b"", b"POST /mcp HTTP/1.1\r\nHost: loc"):
-            for _ in range(MAX_WAITING_CONNECTIONS):
+            for _ in range(ConnectionLimits().waiting):
                 reader, writer = await asyncio.open_connection(address.host, address.port)
                 writer.write(start)
                 halves.append((reader, writer))
         answer = await web.post(server.url, json=HELLO, headers={"authorization": f"Bearer {TOKEN}"})
         assert answer.status_code == 200
         closed = sum(reader.at_eof() for reader, _ in halves)
-        assert closed >= MAX_WAITING_CONNECTIONS
+        assert closed >= ConnectionLimits().waiting
         for _, writer in halves:
             writer.close()
 
 
 @pytest.mark.asyncio
 async def test_a_request_whose_headers_do_not_come_to_an_end_is_closed_in_time(tmp_path: Path):
-    async with running(tmp_path, header_seconds=0.3) as server:
+    async with running(tmp_path, bounds=ConnectionLimits(header_seconds=0.3, body_seconds=0.3)) as server:
         address = server.where.result()
         reader, writer = await asyncio.open_connection(address.host, address.port)
         writer.write(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n")
@@ -281,6 +281,92 @@ async def test_a_request_whose_headers_do_not_come_to_an_end_is_closed_in_time(t
         # A request that has come is answered however long its tool takes.
         async with Client(server.url, mode="legacy") as client:
             assert not (await client.call_tool("Bash", {"command": "sleep 0.8"})).is_error
+
+
+BODY_HEAD = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
+
+
+@asynccontextmanager
+async def open_body(server: Running, size: int, start: bytes = b"{") -> AsyncIterator[asyncio.StreamReader]:
+    """A request whose body of so many bytes has only begun."""
+    address = server.where.result()
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    writer.write(BODY_HEAD.format(size).encode() + start)
+    await writer.drain()
+    try:
+        yield reader
+    finally:
+        writer.close()
+
+
+@asynccontextmanager
+async def open_get(server: Running) -> AsyncIterator[None]:
+    """A stream of events, which stays open."""
+    async with httpx2.AsyncClient(headers=HEADERS) as web:
+        hello = await web.post(server.url, json=HELLO, headers={"connection": "close"})
+        session = {"mcp-session-id": hello.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
+        async with web.stream("GET", server.url, headers=session) as answer:
+            assert answer.status_code == 200
+            yield
+
+
+async def closed(reader: asyncio.StreamReader) -> bool:
+    """Wait for the end of a connection that gets no answer."""
+    with contextlib.suppress(ConnectionError):
+        return await asyncio.wait_for(reader.read(), 10) == b""
+    return True
+
+
+@pytest.mark.asyncio
+async def test_a_request_whose_body_does_not_come_to_an_end_is_closed_in_time(tmp_path: Path):
+    bounds = ConnectionLimits(body_seconds=0.3)
+    async with running(tmp_path, bounds=bounds) as server, open_body(server, 1000) as reader:
+        assert await closed(reader)
+
+
+@pytest.mark.asyncio
+async def test_bodies_under_way_hold_so_many_bytes_and_the_oldest_gives_way(tmp_path: Path):
+    part = b" " * (1 << 20)
+    bounds = ConnectionLimits(request_bytes=5 << 20)
+    async with running(tmp_path, bounds=bounds) as server, AsyncExitStack() as stack:
+        slow = [await stack.enter_async_context(open_body(server, 8 << 20, part)) for _ in range(8)]
+        assert await closed(slow[0])
+        async with Client(server.url, mode="legacy") as client:  # others are served, with bodies of the usual size
+            assert text(await client.call_tool("Think", {"thought": "x" * (2 << 20)})) == "Noted."
+        assert not slow[-1].at_eof()
+        async with Client(server.url, mode="legacy") as client:  # what was answered counts no more
+            for _ in range(4):
+                assert text(await client.call_tool("Think", {"thought": "x" * (2 << 20)})) == "Noted."
+
+
+@pytest.mark.asyncio
+async def test_all_connections_are_bounded_and_one_with_a_request_is_kept(tmp_path: Path):
+    began, release = asyncio.Event(), asyncio.Event()
+
+    @tool(read_only=True)
+    async def hold() -> str:
+        """Wait until all are let go."""
+        began.set()
+        await release.wait()
+        return "held"
+
+    bounds = ConnectionLimits(connections=8)
+    async with running(tmp_path, tools=(hold,), bounds=bounds) as server, AsyncExitStack() as stack:
+        client = await stack.enter_async_context(Client(server.url, mode="legacy"))
+        call = asyncio.ensure_future(client.call_tool("hold", {}))
+        await began.wait()
+        slow = [await stack.enter_async_context(open_body(server, 1000)) for _ in range(10)]
+        assert await closed(slow[0])  # gives way to the others
+        release.set()
+        assert text(await call) == "held"
+
+    async with running(tmp_path, bounds=ConnectionLimits(connections=1)) as server, AsyncExitStack() as stack:
+        address = server.where.result()
+        await stack.enter_async_context(open_get(server))
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        answer = await asyncio.wait_for(reader.read(), 10)
+        assert answer.startswith(b"HTTP/1.1 503") and b"too many connections" in answer
+        writer.close()
 
 
 @both_eras

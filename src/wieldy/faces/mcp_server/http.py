@@ -267,8 +267,6 @@ PATH = "/mcp"
 MAX_BODY_BYTES = 128 * 1024 * 1024
 MIN_TOKEN_CHARS = 16
 SHUTDOWN_SECONDS = 2
-HEADER_SECONDS = 10.0  # for the headers of a request; a client on this machine takes less than a millisecond
-MAX_WAITING_CONNECTIONS = 100  # that have sent no whole request: the SDK's client keeps 2
 RETRY_MILLISECONDS = 1_000
 # An HTTP session costs little until it calls a tool, and clients that never close theirs leave many behind.
 HTTP_SESSIONS_PER_TOOLBOX = 16
@@ -449,12 +447,12 @@ async def serve_http(
     token: str | None = None,
     hosts: Iterable[str] = (),
     on_ready: Callable[[Address], None] = lambda address: None,
-    header_seconds: float = HEADER_SECONDS,
+    limits: ConnectionLimits | None = None,
 ) -> None:
     """Serve until `stop` is set. Port 0 selects a free one; `on_ready` gets the address once connections are accepted."""
     with _listen(address) as listener:
         bound = Address(address.host, listener.getsockname()[1])
-        server = _create_web_server(create_app(pool, bound, token=token, hosts=hosts), header_seconds)
+        server = _create_web_server(create_app(pool, bound, token=token, hosts=hosts), limits or ConnectionLimits())
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(pool.close_removed)
@@ -488,57 +486,142 @@ class SignalFreeServer(uvicorn.Server):
         yield
 
 
-class WaitingConnections:
-    """The connections that wait for a request, oldest first. Each has a deadline, and beyond a number the oldest is closed."""
+class ConnectionLimits(Struct, frozen=True):
+    """What all connections of a server may take together. The SDK's client keeps 2 and sends a request within a millisecond."""
 
-    def __init__(self, seconds: float) -> None:
+    connections: int = 500  # below the 1024 descriptors that a process usually has
+    waiting: int = 100  # for the headers of a request; and as many for the rest of its body
+    header_seconds: float = 10.0
+    body_seconds: float = 120.0  # for 128 MiB: 9 Mbit/s
+    request_bytes: int = 512 << 20  # of all requests that have no answer yet
+
+
+class WaitingConnections:
+    """The connections that wait for a part of a request, oldest first.
+
+    Each has a deadline, and beyond a number the oldest is closed.
+    """
+
+    def __init__(self, seconds: float, limit: int) -> None:
         self._seconds = seconds
+        self._limit = limit
         self._timers: dict[TimedProtocol, asyncio.TimerHandle] = {}
 
     def add(self, connection: TimedProtocol) -> None:
         if connection in self._timers:
             return
-        while len(self._timers) >= MAX_WAITING_CONNECTIONS:
-            self.end(next(iter(self._timers)))
-        self._timers[connection] = connection.loop.call_later(self._seconds, self.end, connection)
+        while len(self._timers) >= self._limit:
+            self.end_oldest()
+        self._timers[connection] = connection.loop.call_later(self._seconds, connection.end)
 
     def remove(self, connection: TimedProtocol) -> None:
         if (timer := self._timers.pop(connection, None)) is not None:
             timer.cancel()
 
-    def end(self, connection: TimedProtocol) -> None:
-        self.remove(connection)
-        connection.transport.close()
+    def end_oldest(self) -> bool:
+        oldest = next(iter(self._timers), None)
+        if oldest is not None:
+            oldest.end()
+        return oldest is not None
+
+
+class OpenConnections:
+    """All connections of a server. Those that have sent no whole request give way to others."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self._limits = limits
+        self.without_headers = WaitingConnections(limits.header_seconds, limits.waiting)
+        self.without_body = WaitingConnections(limits.body_seconds, limits.waiting)
+        self._sizes: dict[TimedProtocol, int] = {}  # bytes of the request that has no answer yet
+        self._total = 0
+
+    def admit(self, connection: TimedProtocol) -> bool:
+        """Take a new connection; false where there are too many that have a request."""
+        while len(self._sizes) >= self._limits.connections:
+            if not (self.without_headers.end_oldest() or self.without_body.end_oldest()):
+                return False
+        self._sizes[connection] = 0
+        return True
+
+    def add_bytes(self, connection: TimedProtocol, count: int) -> None:
+        """Count what a connection has sent. Beyond the bound, the bodies that are on their way longest are dropped."""
+        if connection in self._sizes:
+            self._sizes[connection] += count
+            self._total += count
+        while self._total > self._limits.request_bytes and self.without_body.end_oldest():
+            pass
+
+    def clear_bytes(self, connection: TimedProtocol) -> None:
+        self._total -= self._sizes.get(connection, 0)
+        if connection in self._sizes:
+            self._sizes[connection] = 0
+
+    def remove(self, connection: TimedProtocol) -> None:
+        self.without_headers.remove(connection)
+        self.without_body.remove(connection)
+        self._total -= self._sizes.pop(connection, 0)
+
+
+BUSY = "this server has too many connections; try again later"
 
 
 class TimedProtocol(H11Protocol):
-    """Uvicorn's protocol with a deadline for the headers of each request; uvicorn has one for idle connections only."""
+    """Uvicorn's protocol with deadlines for each request; uvicorn has one for idle connections only."""
 
-    def __init__(self, waiting: WaitingConnections, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, all_connections: OpenConnections, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._waiting = waiting
+        self._all = all_connections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._waiting.add(self)
+        if self._all.admit(self):
+            self._all.without_headers.add(self)
+            return
+        head = f"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: {len(BUSY)}\r\n"
+        transport.write(f"{head}Connection: close\r\n\r\n{BUSY}".encode())
+        transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._waiting.remove(self)
+        self._all.remove(self)
         super().connection_lost(exc)
+
+    def end(self) -> None:
+        """Close the connection, whose request has not come in time or takes the place of others."""
+        self._all.remove(self)
+        log.info("closed a connection of the MCP server: it has sent no whole request")
+        self.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        self._all.add_bytes(self, len(data))
 
     def handle_events(self) -> None:
         super().handle_events()
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._waiting.remove(self)
-        elif not self.transport.is_closing():
-            self._waiting.add(self)
+        is_answering = self.cycle is not None and not self.cycle.response_complete
+        if self.transport.is_closing():
+            return
+        if not is_answering:
+            self._all.without_headers.add(self)
+            return
+        self._all.without_headers.remove(self)
+        if self.cycle.more_body:
+            self._all.without_body.add(self)
+        else:
+            self._all.without_body.remove(self)
+
+    def on_response_complete(self) -> None:
+        self._all.without_body.remove(self)
+        self._all.clear_bytes(self)
+        super().on_response_complete()
 
 
-def _create_web_server(app: Any, header_seconds: float) -> uvicorn.Server:
+def _create_web_server(app: Any, limits: ConnectionLimits) -> uvicorn.Server:
     return SignalFreeServer(
         uvicorn.Config(
             app,
-            http=cast(Any, partial(TimedProtocol, WaitingConnections(header_seconds))),
+            http=cast(Any, partial(TimedProtocol, OpenConnections(limits))),
             log_config=None,
             access_log=False,
             lifespan="on",
