@@ -326,17 +326,17 @@ async def test_a_request_whose_body_does_not_come_to_an_end_is_closed_in_time(tm
 
 @pytest.mark.asyncio
 async def test_bodies_under_way_hold_so_many_bytes_and_the_oldest_gives_way(tmp_path: Path):
-    part = b" " * (1 << 20)
-    bounds = ConnectionLimits(request_bytes=5 << 20)
+    part = b" " * (1 << 16)
+    bounds = ConnectionLimits(request_bytes=5 << 16)
     async with running(tmp_path, bounds=bounds) as server, AsyncExitStack() as stack:
-        slow = [await stack.enter_async_context(open_body(server, 8 << 20, part)) for _ in range(8)]
+        slow = [await stack.enter_async_context(open_body(server, 8 << 16, part)) for _ in range(8)]
         assert await closed(slow[0])
         async with Client(server.url, mode="legacy") as client:  # others are served, with bodies of the usual size
-            assert text(await client.call_tool("Think", {"thought": "x" * (2 << 20)})) == "Noted."
+            assert text(await client.call_tool("Think", {"thought": "x" * (2 << 16)})) == "Noted."
         assert not slow[-1].at_eof()
         async with Client(server.url, mode="legacy") as client:  # what was answered counts no more
             for _ in range(4):
-                assert text(await client.call_tool("Think", {"thought": "x" * (2 << 20)})) == "Noted."
+                assert text(await client.call_tool("Think", {"thought": "x" * (2 << 16)})) == "Noted."
 
 
 @pytest.mark.asyncio
