@@ -75,9 +75,9 @@ class ToolFailure(WieldyError):
         self.stdout = stdout
         self.data = data
 
-    def with_problem(self, problem: str) -> Self:
-        """The same failure with its problem in other words."""
-        person = "" if self.person == self.problem else self.person
+    def with_problem(self, problem: str, *, person: str = "") -> Self:
+        """The same failure with its problem in other words; a person who was told other words still is."""
+        person = person or ("" if self.person == self.problem else self.person)
         return type(self)(
             problem, self.next_step, stderr=self.stderr, stdout=self.stdout, person=person, data=self.data
         )

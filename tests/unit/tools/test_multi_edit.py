@@ -61,6 +61,9 @@ async def test_a_batch_with_one_bad_edit_changes_nothing(
     result = await multi_edit(box, *pairs)
     assert result.is_error and words in result.text
     assert (root / "a").read_bytes() == BASE
+    if pairs:
+        assert "othing was changed" in result.text
+        assert "othing was changed" in result.person_text
 
 
 async def test_each_edit_may_say_how_often(root: Path, box: Toolbox) -> None:

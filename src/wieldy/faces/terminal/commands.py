@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from wieldy.core.state_dirs import config_home, write_private
+from wieldy.core.state_dirs import config_home, make_private_folder, write_private
 from wieldy.core.text import format_cost, nearest_name, plural, truncate_line, truncate_middle, without_reminders
 from wieldy.core.threads import in_thread
 from wieldy.faces.terminal.calls import parse_input, split_words
@@ -483,12 +483,20 @@ async def _export(chat: Chat, rest: str) -> None:
     if not messages:
         chat.say("there is nothing to export", "dim")
         return
-    name = rest or f"wieldy-{chat.session.id[:8]}.md"
-    path = Path(chat.session.box.workspace.root, os.path.expanduser(name))
-    if path.exists():
+    workspace, name = chat.session.box.workspace, f"wieldy-{chat.session.id[:8]}.md"
+    path = Path(workspace.root, os.path.expanduser(rest)) if rest else workspace.session_dir / name
+    if path.is_dir():
+        path /= name
+    if rest and path.exists():
         chat.say(f"{path} exists; /export FILE takes another name")
         return
-    await in_thread(write_private, path, conversation_markdown(messages).encode())
+    try:
+        if not rest:
+            make_private_folder(path.parent)
+        await in_thread(write_private, path, conversation_markdown(messages).encode())
+    except OSError as error:
+        chat.say(f"{path} cannot be written: {(error.strerror or str(error)).lower()}", "red")
+        return
     chat.say(f"the conversation is in {path}")
 
 

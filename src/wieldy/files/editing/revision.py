@@ -297,8 +297,7 @@ class ReplaceTexts(Struct, frozen=True):
             try:
                 _refuse_mistakes(edit)
             except ToolFailure as failure:
-                note = " Nothing was changed." if len(edits) > 1 else ""
-                raise failure.with_problem(_numbered(number, edits, f"{failure.problem}{note}")) from failure
+                raise _of_batch(failure, number, edits) from failure
         _refuse_empty(document)
         plan = plan_batch(document, edits, tiers)
         _refuse_no_change(document, plan.splices)
@@ -348,7 +347,7 @@ def plan_batch(document: Document, edits: Sequence[Replacement], tiers: Sequence
         except NotFound as failure:
             raise _explain_not_found(failure, number, edits, document, pieces) from failure
         except ToolFailure as failure:
-            raise failure.with_problem(_numbered(number, edits, failure.problem)) from failure
+            raise _of_batch(failure, number, edits) from failure
         _refuse_ambiguous(document, edit, number, pieces, matches.spans)
         pieces.apply(matches.splices, number)
         if number < len(edits):
@@ -514,7 +513,16 @@ def _explain_not_found(
                 "Nothing was changed.",
                 "Put it behind that edit.",
             )
-    return failure.with_problem(_numbered(number, edits, failure.problem))
+    return _of_batch(failure, number, edits)
+
+
+def _of_batch(failure: ToolFailure, number: int, edits: Sequence[Replacement]) -> ToolFailure:
+    """The failure of one edit; of several, with its number, and that none of them was made."""
+    if len(edits) == 1:
+        return failure
+    problem = failure.problem + ("\n" if "\n" in failure.problem else " ") + "Nothing was changed."
+    person = "" if failure.person == failure.problem else f"{failure.person}; nothing was changed"
+    return failure.with_problem(_numbered(number, edits, problem), person=person and _numbered(number, edits, person))
 
 
 def _numbered(number: int, edits: Sequence[Replacement], message: str) -> str:

@@ -173,11 +173,13 @@ def _score(requested: str, name: str) -> float:
     one, other = requested.casefold(), name.casefold()
     if one == other:
         return 99.0
-    if os.path.splitext(one)[0] == os.path.splitext(other)[0]:
+    (stem, ending), (other_stem, other_ending) = os.path.splitext(one), os.path.splitext(other)
+    if stem == other_stem:
         return 90.0
     from rapidfuzz.fuzz import ratio
 
-    return ratio(one, other)
+    # A shared ending alone makes no two names alike: `nope.py` and `app.py`.
+    return ratio(stem, other_stem) if ending == other_ending else ratio(one, other)
 
 
 def _is_utf8(name: str) -> bool:

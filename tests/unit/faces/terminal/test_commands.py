@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -269,6 +270,21 @@ async def test_export_writes_the_conversation_once(start: Callable[..., Any]) ->
     text = Path(chat.session.box.workspace.root, "out.md").read_text()
     assert text.startswith("## what does it say?\n\n**Read**") and text.endswith("It says one.\n")
     assert "exists" in await said(chat, "/export out.md")
+    assert "cannot be written" in await said(chat, "/export nowhere/out.md")
+    (Path(chat.session.box.workspace.root) / "notes").mkdir()
+    assert f"notes/wieldy-{chat.session.id[:8]}.md" in await said(chat, "/export notes/")
+
+
+async def test_export_without_a_name_writes_outside_the_project(start: Callable[..., Any]) -> None:
+    chat, _ = await start(Script().says("one").says("two"))
+    workspace = chat.session.box.workspace
+    for prompt in ("first", "second"):
+        await run_line(chat, prompt)
+        before = set(os.listdir(workspace.root))
+        await run_line(chat, "/export")
+        path = workspace.session_dir / f"wieldy-{chat.session.id[:8]}.md"
+        assert set(os.listdir(workspace.root)) == before
+        assert f"## {prompt}" in path.read_text()
 
 
 async def test_tasks_are_listed_and_stopped(start: Callable[..., Any]) -> None:

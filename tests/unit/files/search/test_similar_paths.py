@@ -33,6 +33,11 @@ def test_a_misspelt_folder_on_the_way_is_mended(tmp_path):
     assert find_similar_paths(str(tmp_path / "sources/app/main.py"))[0] == str(tmp_path / "source/app/main.py")
 
 
+def test_a_shared_ending_is_no_likeness(tmp_path):
+    put(tmp_path, "app.py")
+    assert find_similar_paths(str(tmp_path / "nope.py")) == []
+
+
 def test_nothing_alike_gives_nothing(tmp_path):
     put(tmp_path, "zebra.txt")
     assert find_similar_paths(str(tmp_path / "configuration.py")) == []
