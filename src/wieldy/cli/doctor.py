@@ -20,12 +20,11 @@ from wieldy.core.console import write, write_json
 from wieldy.core.errors import SessionError
 from wieldy.core.programs import own_program
 from wieldy.core.state_dirs import config_home, make_private_folder, state_home
-from wieldy.core.text import plural, truncate_line
+from wieldy.core.text import plural
 from wieldy.engine.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from wieldy.mcp.connection import ServerState
-    from wieldy.mcp.manager import ManagedServer
+    from wieldy.mcp.manager import ServerReport
 
 SERVER_SECONDS = 15.0
 LOCAL_SECONDS = 1.0
@@ -266,25 +265,13 @@ async def _connect_servers(root: Path) -> list[CheckResult]:
         servers = box.workspace.services.mcp_servers
         await servers.wait_settled(SERVER_SECONDS)
         results = [CheckResult("mcp servers", "missing", problem, "correct the entry") for problem in servers.problems]
-        return results + [
-            _check_server(name, state, servers.servers.get(name)) for name, state in servers.states().items()
-        ]
+        return results + list(map(_check_server, servers.reports().values()))
 
 
-def _check_server(name: str, state: ServerState, server: ManagedServer | None) -> CheckResult:
-    what = f"mcp {name}"
-    if state.name == "ready" and server is not None:
-        names = truncate_line(", ".join(server.quarantined), 200)
-        left_out = f", left out: {names} (`wieldy mcp get {name}` says why)" if names else ""
-        return CheckResult(what, "ok", f"ready, {plural(len(server.tools), 'tool')}{left_out}")
-    if state.name == "needs approval":
-        fix = f"wieldy mcp reconnect {name}" if server else "wieldy permissions trust"
-        return CheckResult(what, "missing", str(state), fix)
-    detail = f"no answer within {SERVER_SECONDS:g} s" if state.name == "connecting" else str(state)
-    last_line = server.connection.stderr.last_lines(1)[:200] if server is not None else ""
-    if last_line and last_line not in detail:
-        detail = f"{detail} ({last_line})"
-    return CheckResult(what, "missing", detail, f"wieldy mcp get {name}")
+def _check_server(report: ServerReport) -> CheckResult:
+    if report.state == "ready":
+        return CheckResult(f"mcp {report.name}", "ok", f"ready, {report.summary()}")
+    return CheckResult(f"mcp {report.name}", "missing", report.summary(), report.next_step)
 
 
 def _check_state_folder(root: Path) -> CheckResult:

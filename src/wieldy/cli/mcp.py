@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wieldy.cli.arguments import (
     add_mode,
@@ -23,7 +23,7 @@ from wieldy.cli.arguments import (
 from wieldy.cli.signals import SignalHandler
 from wieldy.core.console import print_error, write, write_error, write_json
 from wieldy.core.state_dirs import user_home
-from wieldy.core.text import plural, truncate_line
+from wieldy.core.text import truncate_line
 from wieldy.core.threads import in_thread
 from wieldy.engine.services import Ask
 from wieldy.engine.toolbox import Toolbox
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from wieldy.faces.mcp_server.http import Address
     from wieldy.faces.mcp_server.server import MakeToolbox
     from wieldy.mcp.connection import Connection
-    from wieldy.mcp.manager import McpServers
+    from wieldy.mcp.manager import McpServers, ServerReport
     from wieldy.mcp.resources import ServerPrompt
 
 EXAMPLES = """examples:
@@ -48,6 +48,9 @@ EXAMPLES = """examples:
   wieldy mcp reconnect files    connect again and report the result
   wieldy mcp remove files
   wieldy mcp serve --help       serve wieldy's own tools to other programs"""
+
+Described: TypeAlias = "tuple[ServerReport, dict[str, Any]]"
+"""A server, and the object that `--json` prints of it."""
 
 SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 SCOPES = ("local", "project", "user")
@@ -168,22 +171,23 @@ def _remove(options: argparse.Namespace) -> int:
 def _list(options: argparse.Namespace) -> int:
     rows = asyncio.run(_describe_servers(options.root))
     if options.json:
-        write_json(rows)
+        write_json([row for _, row in rows])
     elif not rows:
         write("no MCP server is configured; `wieldy mcp add --help` shows how")
     else:
-        write("\n".join(map(_format_line, rows)))
+        write("\n".join(_format_line(*each) for each in rows))
     return 0
 
 
 def _get(options: argparse.Namespace) -> int:
-    row = _describe_server(options)
-    if row is None:
+    described = _describe_server(options)
+    if described is None:
         return _report_unknown(options.name, options.root)
+    report, row = described
     if options.json:
         write_json(row)
         return 0
-    write(_format_line(row))
+    write(_format_line(report, row))
     for title in ("tools", "quarantined", "prompts"):
         if row[title]:
             write(f"\n{title}:")
@@ -194,19 +198,20 @@ def _get(options: argparse.Namespace) -> int:
 
 
 def _reconnect(options: argparse.Namespace) -> int:
-    row = _describe_server(options, sign_in=True)
-    if row is None:
+    described = _describe_server(options, sign_in=True)
+    if described is None:
         return _report_unknown(options.name, options.root)
-    write(_format_line(row))
-    return 0 if row["state"] == "ready" else 1
+    report, row = described
+    write(_format_line(report, row))
+    return 0 if report.state == "ready" else 1
 
 
-def _describe_server(options: argparse.Namespace, *, sign_in: bool = False) -> dict[str, Any] | None:
+def _describe_server(options: argparse.Namespace, *, sign_in: bool = False) -> Described | None:
     rows = asyncio.run(_describe_servers(options.root, options.name, sign_in=sign_in))
-    return next((row for row in rows if row["name"] == options.name), None)
+    return next((each for each in rows if each[0].name == options.name), None)
 
 
-async def _describe_servers(root: str, only: str = "", *, sign_in: bool = False) -> list[dict[str, Any]]:
+async def _describe_servers(root: str, only: str = "", *, sign_in: bool = False) -> list[Described]:
     """Connect to the servers, or to one, and describe all. With `sign_in` begin the sign-in that it requires."""
     async with Toolbox(root=root, load_settings=True, wait_for_servers=0) as box:
         print_settings_problems(box)
@@ -222,7 +227,7 @@ async def _describe_servers(root: str, only: str = "", *, sign_in: bool = False)
         for problem in servers.problems:
             print_error(problem)
         prompts = await list_prompts(servers)
-        return [_as_json(servers, name, prompts) for name in servers.states()]
+        return [(report, _as_json(report, prompts)) for report in servers.reports().values()]
 
 
 @contextmanager
@@ -255,39 +260,24 @@ async def _sign_in(connection: Connection) -> None:
         await connection.wait_signed_in()
 
 
-def _as_json(servers: McpServers, name: str, prompts: dict[str, ServerPrompt]) -> dict[str, Any]:
-    state = servers.states()[name]
-    row: dict[str, Any] = {
-        "name": name,
-        "where": "",
-        "state": state.name,
-        "why": state.why,
-        "tools": {},
-        "quarantined": {},
-        "prompts": {},
-        "stderr": "",
+def _as_json(report: ServerReport, prompts: dict[str, ServerPrompt]) -> dict[str, Any]:
+    own_prompts = [prompt for prompt in prompts.values() if prompt.server == report.name]
+    return {
+        "name": report.name,
+        "where": report.where,
+        "state": report.state,
+        "why": report.problem,
+        "tools": {wire: truncate_line(tool.description, 80) for wire, tool in report.tools.items()},
+        "quarantined": dict(report.left_out),
+        "prompts": {prompt.usage: truncate_line(prompt.description, 80) for prompt in own_prompts},
+        "stderr": report.stderr,
     }
-    if (server := servers.servers.get(name)) is not None:
-        row["where"] = server.connection.config.where
-        row["tools"] = {wire: truncate_line(tool.description, 80) for wire, tool in sorted(server.tools.items())}
-        row["quarantined"] = dict(server.quarantined)
-        row["prompts"] = {
-            prompt.usage: truncate_line(prompt.description, 80) for prompt in prompts.values() if prompt.server == name
-        }
-        row["stderr"] = server.connection.stderr.last_lines(10)
-    return row
 
 
-def _format_line(row: dict[str, Any]) -> str:
-    sign = {"ready": "✓", "needs approval": "?"}.get(row["state"], "✗")
-    about = f"{row['state']}: {row['why']}".rstrip(": ")
-    if row["state"] == "ready":
-        about = plural(len(row["tools"]), "tool") + (
-            f", {plural(len(row['prompts']), 'prompt')}" if row["prompts"] else ""
-        )
-        if row["quarantined"]:
-            about += f", left out: {truncate_line(', '.join(row['quarantined']), 200)} (`wieldy mcp get {row['name']}`)"
-    return f"{sign} {row['name']:<16} {about}" + (f"   {row['where']}" if row["where"] else "")
+def _format_line(report: ServerReport, row: dict[str, Any]) -> str:
+    sign = {"ready": "✓", "needs approval": "?"}.get(report.state, "✗")
+    about = report.summary(len(row["prompts"]))
+    return f"{sign} {report.name:<16} {about}" + (f"   {report.where}" if report.where else "")
 
 
 def _report_unknown(name: str, root: str) -> int:

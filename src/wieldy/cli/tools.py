@@ -92,13 +92,11 @@ async def _connect_servers(box: Toolbox) -> None:
     servers = box.workspace.services.mcp_servers
     with show_waiting(servers):
         await box.connected(CONNECT_SECONDS)
-    for name, state in servers.states().items():
-        if state.name != "ready":
-            why = "still starting" if state.name == "connecting" else state
-            print_error(f"the MCP server {name} has no tools to offer; {why}")
-    for name, server in servers.servers.items():
-        for tool, why in server.quarantined.items():
-            print_error(f"the tool {tool} of the MCP server {name} is left out: {why}")
+    for report in servers.reports().values():
+        if report.state != "ready":
+            print_error(f"the MCP server {report.name} has no tools to offer; {report.summary()}")
+        for tool, why in report.left_out.items():
+            print_error(f"the tool {tool} of the MCP server {report.name} is left out: {why}")
 
 
 def _format_line(row: dict[str, Any], width: int) -> str:

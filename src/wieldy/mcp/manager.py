@@ -11,17 +11,20 @@ from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from wieldy.core.catalog import Catalog
 from wieldy.core.decision import Approver
 from wieldy.core.errors import ToolDefinitionError
 from wieldy.core.events import Notice
 from wieldy.core.logs import log
 from wieldy.core.provider import CompletionFunction
+from wieldy.core.text import plural, truncate_line
 from wieldy.core.threads import in_thread
 from wieldy.core.user_questions import UserQuestions
 from wieldy.core.workspace import Workspace
 from wieldy.mcp.config import PROJECT_VARIABLE, ServerConfig, parse_servers
-from wieldy.mcp.connection import Connection, ConnectionContext, ServerState, ServerStateChanged
+from wieldy.mcp.connection import Connection, ConnectionContext, ServerState, ServerStateChanged, StateName
 from wieldy.mcp.definitions import (
     MAX_ITEMS,
     ToolPins,
@@ -50,6 +53,29 @@ class ManagedServer:
         self.task: asyncio.Task[None] | None = None
         self.tools: dict[str, ServerTool] = {}
         self.quarantined: dict[str, str] = {}
+
+
+class ServerReport(Struct, frozen=True):
+    """A server as it is now: its state, what is wrong, and the command that helps. Whoever shows servers renders this."""
+
+    name: str
+    state: StateName
+    problem: str = ""
+    next_step: str = ""
+    kind: str = ""  # this and what follows are empty for one that waits for consent
+    where: str = ""
+    tools: Mapping[str, ServerTool] = {}
+    left_out: Mapping[str, str] = {}
+    stderr: str = ""
+
+    def summary(self, prompts: int = 0) -> str:
+        """Its state in a line: what it offers, or why it offers nothing."""
+        if self.state != "ready":
+            return f"{self.state}: {self.problem}".removesuffix(": ")
+        text = plural(len(self.tools), "tool") + (f", {plural(prompts, 'prompt')}" if prompts else "")
+        if self.left_out:
+            text += f", left out: {truncate_line(', '.join(self.left_out), 200)} (`{self.next_step}`)"
+        return text
 
 
 class McpServers:
@@ -141,6 +167,34 @@ class McpServers:
         """Return the state of each server, pending ones included."""
         pending = {name: ServerState("needs approval", "run `wieldy permissions trust`") for name in self.pending}
         return {**{name: connection.state for name, connection in self.connections.items()}, **pending}
+
+    def reports(self) -> dict[str, ServerReport]:
+        """Describe each server, pending ones included."""
+        return {name: self._report_on(name, state) for name, state in self.states().items()}
+
+    def _report_on(self, name: str, state: ServerState) -> ServerReport:
+        server = self.servers.get(name)
+        problem, next_step = state.why, f"wieldy mcp get {name}"
+        if state.name == "needs approval":
+            next_step = "wieldy permissions trust" if name in self.pending else f"wieldy mcp reconnect {name}"
+        if server is None:
+            return ServerReport(name, state.name, problem, next_step)
+        connection = server.connection
+        if state.name == "connecting":
+            problem = problem or "no answer yet"
+            last_line = connection.stderr.last_lines(1)[:200]
+            problem += f" ({last_line})" if last_line not in problem else ""
+        return ServerReport(
+            name,
+            state.name,
+            problem,
+            next_step if state.name != "ready" or server.quarantined else "",
+            connection.config.kind,
+            connection.config.where,
+            dict(sorted(server.tools.items())),
+            dict(server.quarantined),
+            connection.stderr.last_lines(10),
+        )
 
     def connecting(self) -> list[str]:
         """Return the servers that are neither ready nor failed yet."""

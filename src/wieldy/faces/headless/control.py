@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from wieldy.agent.session import Session
     from wieldy.core.tool import Tool
     from wieldy.mcp.connection import Connection
-    from wieldy.mcp.manager import McpServers
+    from wieldy.mcp.manager import McpServers, ServerReport
     from wieldy.policy.permissions.rules import Rule
 
 Fields: TypeAlias = Mapping[str, Any]
@@ -638,7 +638,7 @@ class ControlProtocol:
 
     async def _on_mcp_status(self, session: Session, request: Fields) -> Fields:
         servers = _servers(session)
-        return {"mcpServers": [_server_status(servers, name) for name in servers.states()] if servers else []}
+        return {"mcpServers": list(map(_server_status, servers.reports().values())) if servers else []}
 
     async def _on_mcp_reconnect(self, session: Session, request: Fields) -> Fields:
         connection = _connection(session, request)
@@ -704,17 +704,16 @@ def _connection(session: Session, request: Fields) -> Connection:
     return servers.connections[name]
 
 
-def _server_status(servers: McpServers, name: str) -> dict[str, Any]:
-    state = servers.states()[name]
-    status: dict[str, Any] = {"name": name, "status": SERVER_STATES.get(state.name, state.name)}
-    if state.name == "failed":
-        status["error"] = state.why
-    if (server := servers.servers.get(name)) is not None:
-        config = server.connection.config
-        status["config"] = {"type": config.kind, "name": name, **({"url": config.where} if config.url else {})}
+def _server_status(report: ServerReport) -> dict[str, Any]:
+    status: dict[str, Any] = {"name": report.name, "status": SERVER_STATES.get(report.state, report.state)}
+    if report.state == "failed":
+        status["error"] = report.problem
+    if report.kind:
+        url = {} if report.kind in ("stdio", "sdk") else {"url": report.where}
+        status["config"] = {"type": report.kind, "name": report.name, **url}
         status["tools"] = [
             {"name": tool.definition.name, "annotations": {"readOnly": tool.read_only}}
-            for tool in server.tools.values()
+            for tool in report.tools.values()
         ]
     return status
 

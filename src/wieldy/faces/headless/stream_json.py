@@ -241,5 +241,5 @@ def _mcp_servers(session: Session) -> list[dict[str, str]]:
     if not session.box.settings.get("mcpServers"):
         return []
 
-    states = session.box.workspace.services.mcp_servers.states()
-    return [{"name": name, "status": state.name} for name, state in states.items()]
+    reports = session.box.workspace.services.mcp_servers.reports()
+    return [{"name": report.name, "status": report.state} for report in reports.values()]

@@ -321,11 +321,7 @@ async def _mcp(chat: Chat, rest: str) -> None:
             return
         connection.reconnect(sign_in=True)
         await servers.wait_settled(RECONNECT_SECONDS, name.strip())
-    lines = []
-    for server_name, state in servers.states().items():
-        server = servers.servers.get(server_name)
-        about = plural(len(server.tools), "tool") if server and state.name == "ready" else str(state)
-        lines.append(f"  {server_name:<18} {about}")
+    lines = [f"  {report.name:<18} {report.summary()}" for report in servers.reports().values()]
     if not lines:
         lines = ["  no MCP server is configured; `wieldy mcp add --help` shows how"]
     elif prompts := await list_prompts(servers):
