@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
         """Print the error, with the nearest word that would be right, and exit with code 2."""
         word = _WRONG_WORD.match(message)
         hint = did_you_mean(word[1], _words(self)) if word else ""
-        console.print_error(f"{message}{hint}; `{self.prog} --help` shows how")
+        console.print_error(f"{message}{hint or ';'} `{self.prog} --help` shows how")
         sys.exit(2)
 
 

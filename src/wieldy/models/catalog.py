@@ -362,9 +362,8 @@ def pick(
         if base_url is None:
             known = ", ".join(PROVIDERS)
             hint = did_you_mean(provider, PROVIDERS) if slash else ""
-            raise SessionError(
-                f"`{name}` names no provider{hint}: write provider/name with one of {known}, or give --base-url"
-            )
+            way = f"{hint} Write" if hint else ": write"
+            raise SessionError(f"`{name}` names no provider{way} provider/name with one of {known}, or give --base-url")
         provider, rest = ("anthropic" if "claude" in name else "openai"), name
     if not rest:
         raise SessionError(f"`{name}` names no model: write {provider}/name")
