@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 MODEL := .venv-model
+# Many tests wait for processes and clocks.
+WORKERS = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 .PHONY: demo test test-slow test-all test-model check format docs bench bench-peers clean
 
@@ -15,12 +17,12 @@ demo: $(INSTALLED)
 # listed at the end.
 test: $(READY)
 	@tests/install_tools.sh
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
 
 # What takes long or is peripheral: many kills, soaks, uvloop, Ray, object stores, frameworks, peers from npm.
 test-slow: $(READY)
 	@tests/install_tools.sh
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m slow
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m slow
 
 test-all: test test-slow
 

@@ -149,7 +149,7 @@ def _function(**annotations: Any) -> Any:
     def tool(x, y=None):
         raise AssertionError("never called")
 
-    tool.__annotations__ = annotations
+    tool.__annotations__ = {"y": str, **annotations}
     return tool
 
 

@@ -12,9 +12,9 @@ from tests.process.test_chat import chat as chat  # noqa: PLC0414 - a fixture of
     ("typed", "said"),
     [
         ('/call Grep pattern="x', "a quotation mark is not closed"),
-        ("/call Read b.txt", "`b.txt` is not key=value"),
+        ("/call Read b.txt c.txt", "`b.txt` is not key=value"),
         ("/call Read fil_path=b.txt", "did you mean `file_path`?"),
-        ("/call Read -", "`-` is not key=value"),
+        ("/call Read - c.txt", "`-` is not key=value"),
         ("/undo call_that_never_was", "call_that_never_was"),
         ("/resume nobody", "no session of this folder has the id or the words `nobody`"),
     ],

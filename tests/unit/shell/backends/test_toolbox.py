@@ -196,7 +196,7 @@ async def test_searches_look_there(make_box, root):
         assert (await done(box, "Glob", pattern="**/*.txt")).data["filenames"][0] == f"{root}/sub/c.txt"
         listing = (await done(box, "LS")).text
         assert "link -> /etc/passwd" in listing and "c.txt" in listing and "ignored" not in listing.split("[")[0]
-        missing = await box.call("Read", file_path="sub/d.txt")
+        missing = await box.call("Read", file_path="sub/bb.txt")
         assert missing.is_error and "Did you mean" in missing.text
 
 
