@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import os
+import threading
 
 MAX_REMEMBERED = 1_000
 
 _written: dict[str, tuple[int, ...]] = {}
+_lock = threading.Lock()
 
 
 def note_own_write(path: str, status: os.stat_result) -> None:
     """Remember a realpath as it is after our write."""
-    _written.pop(path, None)
-    _written[path] = _identity(status)
-    while len(_written) > MAX_REMEMBERED:
-        del _written[next(iter(_written))]
+    with _lock:
+        _written.pop(path, None)
+        _written[path] = _identity(status)
+        while len(_written) > MAX_REMEMBERED:
+            del _written[next(iter(_written))]
 
 
 def is_own_write(path: str) -> bool:
     """Whether a file is as we wrote it."""
-    if path not in _written:
-        return False
+    written = _written.get(path)
     try:
-        return _identity(os.lstat(path)) == _written[path]
+        return written is not None and _identity(os.lstat(path)) == written
     except OSError:
         return False
 
