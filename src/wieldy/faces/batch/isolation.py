@@ -326,6 +326,10 @@ def extract_archive(archive: str, target: Path) -> None:
                     if mode := stat.S_IMODE(member.external_attr >> 16):
                         os.chmod(path, mode | stat.S_IRUSR | stat.S_IWUSR)
         elif tarfile.is_tarfile(archive):
+            if not hasattr(tarfile, "data_filter"):
+                raise SourceError(
+                    f"{archive} cannot be extracted safely before Python 3.11.4: use a zip file or a folder"
+                )
             with tarfile.open(archive) as tar:
                 tar.extractall(whole, filter="data")
         else:
