@@ -22,7 +22,6 @@ HEAVY = {
     "prompt_toolkit",
     "anthropic",
     "openai",
-    "tree_sitter",
     "PIL",
     "ray",
 }

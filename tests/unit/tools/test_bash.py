@@ -305,7 +305,7 @@ async def test_a_sandboxed_command_keeps_its_directory_and_its_refusals_are_labe
 
 @pytest.mark.asyncio
 @pytest.mark.skipif(
-    choose_wrapper(None).mechanism == "none", reason="NOT TESTED: sandboxed Bash calls: no sandbox works here"
+    choose_wrapper(None).mechanism != "bubblewrap", reason="NOT TESTED: sandboxed Bash calls: bubblewrap does not work"
 )
 @pytest.mark.parametrize(
     ("command", "confined"),

@@ -100,6 +100,7 @@ class Tree:
 
     def commit(self) -> None:
         self.git("init", "-q")
+        self.git("config", "maintenance.auto", "false")  # git's background work would race with commands
         self.git("add", "-A")
         self.git("commit", "-qm", "all")
         self.settle()
@@ -593,6 +594,7 @@ def test_files_that_git_converts_are_copied_instead(tmp_path, setup):
     tree = without_copies(tmp_path)
     many_files(tree)
     tree.git("init", "-q")
+    tree.git("config", "maintenance.auto", "false")
     tree.run(setup)
     tree.commit()
     differences = tree.after("echo new > f1")
@@ -622,6 +624,7 @@ def test_a_file_that_changed_right_after_git_read_it_is_copied(tmp_path):
     tree = without_copies(tmp_path)
     many_files(tree)
     tree.git("init", "-q")
+    tree.git("config", "maintenance.auto", "false")
     tree.git("add", "-A")
     index = load_index(str(tree.root), tree.env)
     folder = tree.take().manifest.folders[str(tree.root)]

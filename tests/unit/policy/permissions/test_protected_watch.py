@@ -41,6 +41,7 @@ def root(tmp_path: Path) -> Path:
     folder = tmp_path / "root"
     folder.mkdir()
     subprocess.run(["git", "init", "-q", folder], check=True)
+    (folder / ".git" / "config").chmod(0o644)  # whatever the umask
     return folder
 
 

@@ -13,6 +13,7 @@ from tests.needs import skip_untested
 from wieldy import Toolbox
 from wieldy.shell.diagnostics import checkers
 from wieldy.shell.diagnostics.checkers import Checker
+from wieldy.shell.sandbox.sandbox import choose_wrapper
 
 pytestmark = pytest.mark.asyncio
 
@@ -170,8 +171,9 @@ async def test_a_plugin_of_the_project_does_not_run_where_there_is_no_sandbox(
 async def test_a_plugin_of_the_project_can_change_nothing_in_the_sandbox(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if (bwrap := shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin")) is None:
-        skip_untested("bubblewrap is not installed")
+    bwrap = shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin")
+    if bwrap is None or choose_wrapper("/usr/bin:/bin:/usr/local/bin", "bubblewrap").mechanism != "bubblewrap":
+        skip_untested("bubblewrap does not work")
     marks = plant_plugin(root)
     (root / "mypy.ini").write_text("[mypy]\nplugins = plug.py\ndisallow_untyped_defs = True\n")
     only_on_path(monkeypatch, tmp_path / "only", MYPY, bwrap, "/bin/bash")
