@@ -106,6 +106,7 @@ def folder() -> object:
 @example(text="[core]\nexcludesFile = secret\0.txt\n")
 @example(text="[core]\nexcludesFile = a\xa0\n")
 @example(text="[core]\nexcludesFile = a \t b\n")
+@example(text='[a]\npath="\n')
 @settings(max_examples=300, deadline=None)
 def test_every_setting_has_the_value_that_git_reads(folder: str, text: str) -> None:
     file = Path(folder, "settings")
